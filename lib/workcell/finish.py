@@ -1,0 +1,186 @@
+"""The end of a session, written down: transcript, `exit` event, final record, seal, and only then the clean-up.
+
+The monitor does it when the sandbox ended; whoever finds a session whose monitor is dead does it in its place. Each step may be
+repeated without harm, so a crash in between leaves nothing that the next command cannot carry on with.
+"""
+
+import calendar
+import os
+import time
+
+from workcell import audit, cli, clock, console, events, layout, liveness, lock, record, runtimes, scratch, seal
+from workcell.errors import WorkcellError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+FALLBACK_EXIT_STATUS = 1
+
+
+def write_down(
+    path: str,
+    folder: str,
+    spec: "dict[str, Any] | None",
+    exit_status: int,
+    *,
+    status: str = "",
+    source: str = "",
+    reason: str = "",
+) -> "dict[str, Any]":
+    """Finish a session and return its final record.
+
+    path: the record; folder: its scratch folder ("" when gone); status: the final word, chosen by the rules of
+    workcell-session-record(5) when not given; source: who writes the end in place of the monitor. A record that is final already
+    keeps what it says, and only what is missing after it is done.
+    """
+    fields = record.read(path)
+    log = layout.audit_log_path(path)
+    session_id = fields["session_id"]
+    if not record.is_terminal(fields):
+        if spec is not None:
+            _keep_transcript(fields, spec, folder)
+        # Only who ends it in the monitor's place can find an end that was written down already.
+        if not (source and _has_exit(log, fields)):
+            if spec is not None and not source:
+                pairs = events.exit_full(spec, fields, exit_status, reason)
+            else:
+                pairs = events.exit_short(fields, source, exit_status, reason)
+            audit.append_event(log, "exit", session_id, pairs, record_path=path)
+        stopping = fields["status"] == "stopping" or bool(folder and scratch.stop_requested(folder))
+        final = fields["current_assurance"] or "managed-mutable"
+        now = clock.utc_now()
+        fields = record.update(
+            path,
+            {
+                "status": status or ("exited" if stopping or exit_status == 0 else "failed"),
+                "live_status": "stopped",
+                "current_assurance": final,
+                "observed_at": now,
+                "finished_at": now,
+                "exit_status": str(exit_status),
+                "final_assurance": final,
+            },
+            unless_final=True,
+        )
+    try:
+        seal.seal_session(path, session_id, fields["target_provider"])
+    except (WorkcellError, OSError) as error:
+        # The session has ended all the same; verify says `unsealed`, and the next stop tries again.
+        cli.complain(f"{session_id}: not sealed: {error}")
+    if folder:
+        runtime = runtimes.by_provider(fields["target_provider"])
+        if runtime is not None:
+            runtime.delete(folder, session_id)
+        scratch.remove(folder)
+    return fields
+
+
+def _has_exit(log: str, fields: "dict[str, Any]") -> bool:
+    try:
+        fd = audit.open_log(log)
+    except (FileNotFoundError, WorkcellError):
+        return False
+    try:
+        provider = fields["target_provider"]
+        chosen = audit.select(fd, audit.snapshot_size(fd), log, fields["session_id"], provider)
+        return any((b"event", b"exit") in audit.decode(line, provider) for _, line in chosen)
+    finally:
+        os.close(fd)
+
+
+def _keep_transcript(fields: "dict[str, Any]", spec: "dict[str, Any]", folder: str) -> None:
+    """Write the recording of a session; a full disk costs the recording, not the end of the session."""
+    target = fields["transcript_log_path"]
+    if not spec["transcript"] or not target or not folder:
+        return
+    from workcell import atomic
+
+    try:
+        started = calendar.timegm(time.strptime(fields["started_at"], "%Y-%m-%dT%H:%M:%SZ"))
+        atomic.make_dir(os.path.dirname(target))
+        parent = os.open(os.path.dirname(target), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        name = os.path.basename(target)
+        temporary = f"{name}.{os.urandom(8).hex()}.tmp"
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(temporary, flags, 0o600, dir_fd=parent), "w", encoding="utf-8") as stream:
+                stream.writelines(console.asciicast(os.path.join(folder, scratch.CONSOLE), started))
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+            os.fsync(parent)
+        except OSError:
+            try:
+                os.unlink(temporary, dir_fd=parent)
+            except OSError:
+                pass
+        finally:
+            os.close(parent)
+    except OSError:
+        pass
+
+
+class Outcome:
+    """What was found of a session whose monitor does not hold its lock.
+
+    word: `final` (the record says all), `finished` (done now, the exit status is known), `lost` (done now, it is not),
+    `alive` (the sandbox runs without a monitor), `unknown` (cannot tell), `foreign` (another implementation's).
+    """
+
+    __slots__ = ("word", "fields")
+
+    def __init__(self, word: str, fields: "dict[str, Any]") -> None:
+        self.word, self.fields = word, fields
+
+
+def reconcile(path: str, source: str, timeout_s: float = 30.0) -> Outcome:
+    """Finish a session that is proven gone, once; leave alone what is alive or cannot be told, and say which.
+
+    Only one process does it at a time: it takes the monitor's own lock.
+    """
+    fields = record.read(path)
+    folder = fields["session_audit_dir"]
+    guard = scratch.open_lock(folder) if folder and scratch.is_ours(folder) else None
+    try:
+        if guard is None:
+            return _reconcile(path, source, "")
+        with lock.exclusive(guard, timeout_s, folder):
+            return _reconcile(path, source, folder)
+    finally:
+        if guard is not None:
+            os.close(guard)
+
+
+def _reconcile(path: str, source: str, folder: str) -> Outcome:
+    fields = record.read(path)
+    if record.is_terminal(fields):
+        # The monitor may have died between its last steps.
+        spec = None
+        if folder or not os.path.lexists(layout.seal_path(path)):
+            fields = write_down(path, folder, spec, int(fields["exit_status"] or FALLBACK_EXIT_STATUS), source=source)
+        return Outcome("final", fields)
+    if folder:
+        runtime = runtimes.by_provider(fields["target_provider"])
+        if runtime is None:
+            return Outcome("unknown", fields)
+        state = runtimes.State(False) if liveness.other_boot(folder) else runtime.state(folder, fields["session_id"])
+        if state.running or state.running is None:
+            return Outcome("alive" if state.running else "unknown", fields)
+        try:
+            spec = scratch.read_spec(folder)
+        except WorkcellError:
+            spec = None
+        known = scratch.read_exit(folder)
+        exit_status = known if known is not None else state.exit_status
+    else:
+        presence = liveness.presence(fields)
+        if presence != liveness.LOST:
+            word = {liveness.FOREIGN: "foreign", liveness.UNMONITORED: "alive"}.get(presence, "unknown")
+            return Outcome(word, fields)
+        spec, exit_status = None, None
+    if exit_status is not None:
+        done = write_down(path, folder, spec, exit_status, source=source, reason="lost")
+        return Outcome("finished", done)
+    done = write_down(path, folder, spec, FALLBACK_EXIT_STATUS, status="aborted", source=source, reason="lost")
+    return Outcome("lost", done)

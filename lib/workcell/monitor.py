@@ -1,0 +1,544 @@
+"""The monitor: one process per session that outlives start, owns the outer terminal and the console log, and writes the end.
+
+start forks it before anything of the session exists; it takes part in nothing until it is told to go, and cleans up after a
+start that died. From then on it is the only client of the sandbox and the only writer of the console log.
+"""
+
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import select
+import signal
+import struct
+import termios
+import time
+
+from workcell import clock, console, finish, layout, record, runtimes, scratch, workspace
+from workcell.errors import WorkcellError
+from workcell.run import exit_status_of
+from workcell.runtimes import _local
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+READY_TIMEOUT_S = 60.0
+KILL_AFTER_S = 10.0
+INPUT_LIMIT_BYTES = 1 << 16
+TOUCH_EVERY_S = 3600.0
+REPAINT_S = 0.06
+LARGEST_SIDE = 10_000
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class Channel:
+    """start's end of the pipe to its monitor: one short line each way at a time."""
+
+    def __init__(self, pid: int, reading: int, writing: int) -> None:
+        self.pid, self._reading, self._writing, self._rest = pid, reading, writing, b""
+
+    def go(self) -> None:
+        """Tell the monitor that record and event are written: it may launch."""
+        os.write(self._writing, b"go\n")
+
+    def read_line(self, timeout_s: float) -> str | None:
+        """Return the next line of the monitor, "" at its end, None when the time is up."""
+        deadline = clock.monotonic_s() + timeout_s
+        while b"\n" not in self._rest:
+            poller = select.poll()
+            poller.register(self._reading, select.POLLIN)
+            if not poller.poll(max(0.0, deadline - clock.monotonic_s()) * 1000):
+                return None
+            data = os.read(self._reading, 4096)
+            if not data:
+                return ""
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line.decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """Let go of the monitor; before `go` this means that the start is given up."""
+        os.close(self._reading)
+        os.close(self._writing)
+
+
+def fork(launch: runtimes.Launch, lock_fd: int, size: tuple[int, int], stderr_fd: int) -> Channel:
+    """Fork the monitor off, twice, into a process session of its own; return the channel to it.
+
+    lock_fd holds monitor.lock; the monitor inherits the lock, and the caller's descriptor is closed here. Returns once the
+    monitor has named its pid.
+    """
+    to_us, from_monitor = os.pipe()
+    to_monitor, from_us = os.pipe()
+    first = os.fork()
+    if first == 0:
+        try:
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+            _become_monitor(launch, lock_fd, to_monitor, from_monitor, size, stderr_fd)
+        finally:
+            os._exit(70)
+    os.waitpid(first, 0)
+    for fd in (from_monitor, to_monitor, lock_fd):
+        os.close(fd)
+    channel = Channel(0, to_us, from_us)
+    line = channel.read_line(10)
+    if not line:
+        raise WorkcellError("monitor", "did not start", "try again")
+    channel.pid = int(line)
+    return channel
+
+
+def _become_monitor(
+    launch: runtimes.Launch, lock_fd: int, reading: int, writing: int, size: tuple[int, int], stderr_fd: int
+) -> "NoReturn":
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1):
+        os.dup2(null, fd)
+    os.dup2(stderr_fd if stderr_fd >= 0 else null, 2)
+    _local._close_all_but({0, 1, 2, lock_fd, reading, writing})
+    os.chdir("/")
+    os.umask(0o077)
+    for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
+        signal.signal(signum, signal.SIG_IGN)
+    status = 0
+    try:
+        Monitor(launch, lock_fd, reading, writing, size).run()
+    except BaseException as error:
+        _log(f"monitor failed: {type(error).__name__}: {error}")
+        status = 70
+    os._exit(status)
+
+
+def _log(text: str) -> None:
+    line = f"{clock.utc_now()} workcell-session-monitor[{os.getpid()}]: {text}\n"
+    try:
+        os.write(2, line.encode("utf-8", "backslashreplace"))
+    except OSError:
+        pass
+
+
+class Monitor:
+    """One session's monitor, from before its record to after its seal."""
+
+    def __init__(
+        self, launch: runtimes.Launch, lock_fd: int, reading: int, writing: int, size: tuple[int, int]
+    ) -> None:
+        self.launch, self.spec, self.folder = launch, launch.spec, launch.scratch_dir
+        self.session_id, self.record_path = launch.spec["session_id"], launch.spec["record_path"]
+        self.runtime = runtimes.of_spec(launch.spec)
+        self._reading, self._writing = reading, writing
+        self._sizes: dict[int, tuple[int, int]] = {}
+        self._base_size = self._size = size
+        self._pending = bytearray()
+        self._control_rest = b""
+        self._ready = False
+        self._readable = True
+        self._master = -1
+        self._child = 0
+        self._exit_status: int | None = None
+        self._kill_at = self._repaint_at = float("inf")
+        self._touch_at = clock.monotonic_s() + TOUCH_EVERY_S
+        self._reason = ""
+        self._lock_fd = lock_fd
+
+    # --- the whole way
+
+    def run(self) -> None:
+        """Wait for the word to go, launch, keep the session, and write its end down."""
+        self._say(str(os.getpid()))
+        if self._await_go() != b"go\n":
+            self._abandon()
+            return
+        try:
+            self._prepare()
+            self._launch()
+            self._loop()
+        except OSError as error:
+            _log(f"{error}")
+            self._reason = "launch-failed"
+            self._say(f"failed {error.strerror or error}")
+            self._end_sandbox()
+            self._exit_status = self._exit_status if self._exit_status is not None else finish.FALLBACK_EXIT_STATUS
+        self._finish()
+
+    def _say(self, line: str) -> None:
+        try:
+            os.write(self._writing, line.encode("utf-8", "backslashreplace").replace(b"\n", b" ") + b"\n")
+        except OSError:
+            pass  # start has gone its way
+
+    def _await_go(self) -> bytes:
+        while True:
+            try:
+                return os.read(self._reading, 16)
+            except InterruptedError:
+                continue
+
+    def _abandon(self) -> None:
+        """Clean up after a start that ended before it said go: an agent has not run."""
+        if os.path.lexists(self.record_path):
+            finish.write_down(
+                self.record_path, self.folder, self.spec, finish.FALLBACK_EXIT_STATUS, status="aborted", reason="launch-aborted"
+            )
+        self._discard_clone()
+        scratch.remove(self.folder)
+
+    def _discard_clone(self) -> None:
+        if self.spec.get("clone_path"):
+            try:
+                workspace.discard_clone(self.spec["clone_path"])
+            except WorkcellError as error:
+                _log(str(error))
+
+    def _prepare(self) -> None:
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        for name in (scratch.AGENT_INPUT, scratch.TERMINAL_INPUT, scratch.CONTROL):
+            path = os.path.join(self.folder, name)
+            os.mkfifo(path, 0o600)
+            os.chmod(path, 0o600)
+        agent_input = os.path.join(self.folder, scratch.AGENT_INPUT)
+        if self.spec["uid"] != os.geteuid():
+            os.chown(agent_input, self.spec["uid"], self.spec["gid"])
+        flags = os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._input_fd = os.open(os.path.join(self.folder, scratch.TERMINAL_INPUT), flags)
+        self._control_fd = os.open(os.path.join(self.folder, scratch.CONTROL), flags)
+        self._console = console.Writer(os.path.join(self.folder, scratch.CONSOLE), size=self._size)
+        self._wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._terminated = False
+        signal.signal(signal.SIGTERM, self._on_terminate)
+
+    def _on_terminate(self, *_: object) -> None:
+        self._terminated = True
+
+    def _launch(self) -> None:
+        self._master, slave = os.openpty()
+        os.set_blocking(self._master, False)
+        self._apply_size(self._size)
+        try:
+            self._child = self.runtime.start(self.launch, slave)
+        finally:
+            os.close(slave)
+
+    # --- the loop
+
+    def _loop(self) -> None:
+        poller = select.poll()
+        for fd in (self._master, self._input_fd, self._control_fd, self._wake_read):
+            poller.register(fd, select.POLLIN)
+        ready_by = clock.monotonic_s() + READY_TIMEOUT_S
+        while self._exit_status is None:
+            accepts = select.POLLIN | (select.POLLOUT if self._pending else 0)
+            if self._readable:
+                poller.modify(self._master, accepts)
+            else:
+                self._pending.clear()  # nobody can ever read it
+            poller.modify(self._input_fd, select.POLLIN if len(self._pending) < INPUT_LIMIT_BYTES else 0)
+            for fd, happened in poller.poll(self._timeout_ms()):
+                if fd == self._master:
+                    if happened & select.POLLOUT:
+                        self._write_input()
+                    if happened & ~select.POLLOUT and not self._read_output():
+                        self._readable = False
+                        poller.unregister(fd)
+                elif fd == self._input_fd:
+                    self._pending += self._read(fd)
+                elif fd == self._control_fd:
+                    self._control(self._read(fd))
+                else:
+                    self._read(fd)
+            self._reap()
+            self._tick(ready_by)
+        self._drain()
+
+    def _timeout_ms(self) -> float:
+        if not self._ready:
+            return 2
+        due = min(self._kill_at, self._repaint_at, self._touch_at)
+        return max(0.0, (due - clock.monotonic_s()) * 1000) + 1
+
+    def _tick(self, ready_by: float) -> None:
+        now = clock.monotonic_s()
+        if not self._ready and self._exit_status is None:
+            if self._has_reader():
+                self._became_ready()
+            elif now > ready_by:
+                raise OSError(errno.ETIMEDOUT, f"the adapter was not ready within {READY_TIMEOUT_S:.0f} s")
+        if self._terminated:
+            self._terminated = False
+            self._reason = "monitor-terminated"
+            self._ask_to_end()
+        if now >= self._kill_at:
+            self._kill_at = float("inf")
+            self.runtime.kill(self.folder, self.session_id, signal.SIGKILL)
+        if now >= self._repaint_at:
+            self._repaint_at = float("inf")
+            self._apply_size(self._size)
+        if now >= self._touch_at:
+            self._touch_at = now + TOUCH_EVERY_S
+            try:
+                os.utime(self.folder)
+            except OSError as error:
+                _log(f"{self.folder}: {error}")
+
+    def _has_reader(self) -> bool:
+        """Say whether the adapter has opened its FIFO: the last thing that it does before it is ready (fifo(7))."""
+        try:
+            path = os.path.join(self.folder, scratch.AGENT_INPUT)
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC))
+        except OSError:
+            return False
+        return True
+
+    def _became_ready(self) -> None:
+        self._ready = True
+        os.close(os.open(os.path.join(self.folder, scratch.READY_FLAG), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+        if scratch.stop_requested(self.folder):
+            self._ask_to_end()
+        else:
+            now = clock.utc_now()
+            fields = {"status": "running", "live_status": "running", "observed_at": now}
+            try:
+                record.update(self.record_path, fields, unless_final=True)
+            except (WorkcellError, OSError) as error:
+                _log(f"record: {error}")
+        self._say("ready")
+
+    def _ask_to_end(self) -> None:
+        signum = getattr(signal, "SIG" + self.spec["stop_signal"])
+        self.runtime.kill(self.folder, self.session_id, signum)
+        self._kill_at = clock.monotonic_s() + KILL_AFTER_S
+
+    @staticmethod
+    def _read(fd: int) -> bytes:
+        try:
+            return os.read(fd, 1 << 16)
+        except BlockingIOError:
+            return b""
+
+    def _read_output(self) -> bool:
+        """Move output to the console log; say whether there may be more."""
+        try:
+            data = os.read(self._master, 1 << 16)
+        except BlockingIOError:
+            return True
+        except OSError:
+            data = b""  # EIO: nobody has the other side open any more
+        if data:
+            self._console.write(data)
+            return True
+        return False
+
+    def _write_input(self) -> None:
+        try:
+            del self._pending[: os.write(self._master, self._pending[:4096])]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._pending.clear()
+
+    def _drain(self) -> None:
+        """Read what was printed last: it is in the terminal's buffer until it is taken."""
+        deadline = clock.monotonic_s() + 0.5
+        poller = select.poll()
+        poller.register(self._master, select.POLLIN)
+        while clock.monotonic_s() < deadline and poller.poll(0):
+            if not self._read_output():
+                break
+        os.close(self._master)
+        self._master = -1
+
+    def _reap(self) -> None:
+        """Collect every dead child; the session has ended when its sandbox has."""
+        while True:
+            try:
+                pid, wait_status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                pid, wait_status = 0, 0
+                if self._exit_status is None and self._child == 0:
+                    known = self._status_known()
+                    self._exit_status = finish.FALLBACK_EXIT_STATUS if known is None else known
+            if pid == 0:
+                return
+            if pid == self._child:
+                self._child = 0
+                self._sandbox_ended(wait_status)
+            elif self._child == 0 and self._exit_status is None:
+                # The launcher was killed and its sandbox came to us: its first process tells how it ended.
+                self._exit_status = exit_status_of(wait_status)
+
+    def _sandbox_ended(self, wait_status: int) -> None:
+        state = self.runtime.state(self.folder, self.session_id)
+        if state.exit_status is not None:
+            self._exit_status = state.exit_status
+        elif os.WIFEXITED(wait_status) or not (state.running and state.pid):
+            self._exit_status = exit_status_of(wait_status)
+
+    def _status_known(self) -> int | None:
+        state = self.runtime.state(self.folder, self.session_id)
+        return None if state.running else state.exit_status
+
+    # --- sizes
+
+    def _control(self, data: bytes) -> None:
+        """Act on the messages of attached clients: JSON objects, one a line; what is not understood is dropped."""
+        *lines, self._control_rest = (self._control_rest + data)[-(1 << 16) :].split(b"\n")
+        for line in lines:
+            try:
+                message = json.loads(line)
+                operation, pid = message["op"], int(message["pid"])
+                if operation == "size":
+                    self._note_size(pid, int(message["rows"]), int(message["columns"]))
+                elif operation == "leave":
+                    self._sizes.pop(pid, None)
+                    self._choose_size()
+                elif operation == "repaint":
+                    self._repaint()
+            except (ValueError, KeyError, TypeError):
+                continue
+
+    def _note_size(self, pid: int, rows: int, columns: int) -> None:
+        if not (0 < rows <= LARGEST_SIDE and 0 < columns <= LARGEST_SIDE):
+            return
+        self._sizes.pop(pid, None)
+        self._sizes[pid] = (rows, columns)  # the last in order is the one that counts
+        self._choose_size()
+
+    def _choose_size(self) -> None:
+        for pid in [pid for pid in self._sizes if not os.path.exists(f"/proc/{pid}")]:
+            del self._sizes[pid]
+        size = next(reversed(self._sizes.values())) if self._sizes else self._base_size
+        if self._sizes:
+            self._base_size = size  # stays when the last one leaves: the program was drawn for it
+        if size != self._size:
+            self._size = size
+            self._apply_size(size)
+            self._console.resize(*size)
+
+    def _repaint(self) -> None:
+        """Make the program draw its screen anew: a column less for a moment, since some look only at the width."""
+        rows, columns = self._size
+        if columns > 1:
+            self._apply_size((rows, columns - 1))
+            self._repaint_at = clock.monotonic_s() + REPAINT_S
+
+    def _apply_size(self, size: tuple[int, int]) -> None:
+        if self._master >= 0:
+            fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+
+    # --- the end
+
+    def _end_sandbox(self) -> None:
+        """End whatever runs, for a launch that failed half-way."""
+        if not self._child:
+            return
+        self.runtime.kill(self.folder, self.session_id, signal.SIGKILL)
+        try:
+            os.kill(self._child, signal.SIGKILL)
+            os.waitpid(self._child, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+
+    def _finish(self) -> None:
+        exit_status = self._exit_status if self._exit_status is not None else finish.FALLBACK_EXIT_STATUS
+        self._end_orphans()
+        status = ""
+        if not self._ready:
+            # The agent never ran: an aborted launch, not an end of its own.
+            self._reason = self._reason or "launch-failed"
+            status = "aborted"
+            self._say("failed " + self._last_words())
+        scratch.write_exit(self.folder, exit_status, clock.utc_now())
+        if hasattr(self, "_console"):
+            self._console.close()
+        if self._write_down(exit_status, status):
+            if not self._ready:
+                self._discard_clone()
+            self._say("ended")
+
+    def _write_down(self, exit_status: int, status: str) -> bool:
+        """Write the end, trying again while the log or the disk does not let us; what stays undone, reconcile does."""
+        for pause_s in (0.1, 1, 5, 20, 0):
+            try:
+                finish.write_down(
+                    self.record_path, self.folder, self.spec, exit_status, status=status, reason=self._reason
+                )
+                return True
+            except (WorkcellError, OSError) as error:
+                _log(f"the end could not be written: {error}")
+                time.sleep(pause_s)
+        return False
+
+    def _end_orphans(self) -> None:
+        """End what was left to us as the subreaper, which only sandboxes without a pid namespace can do."""
+        deadline = clock.monotonic_s() + 5
+        while clock.monotonic_s() < deadline:
+            for pid in _local.descendants(os.getpid()):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except (ProcessLookupError, PermissionError):
+                    pass
+            try:
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            except ChildProcessError:
+                break
+            time.sleep(0.005)
+
+    def _last_words(self) -> str:
+        if not hasattr(self, "_console"):
+            return "the sandbox could not be prepared"
+        from workcell.replay import presentable
+
+        text = presentable(console.tail(os.path.join(self.folder, scratch.CONSOLE), 2000)).decode("utf-8", "replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return lines[-1] if lines else "the sandbox ended before the agent started"
+
+
+def adopt(state_file: str) -> int:
+    """Take over a session whose monitor died: wait for its sandbox to end and write the end down. Returns 0.
+
+    Raises PreconditionError where the session has a monitor, BusyError where another process is just finishing it.
+    """
+    from workcell.errors import PreconditionError
+
+    folder = os.path.dirname(os.path.abspath(state_file))
+    spec = scratch.read_spec(folder)
+    lock_fd = scratch.open_lock(folder)
+    if lock_fd is None:
+        raise PreconditionError(folder, "has no lock of a monitor", "see workcell-session-show")
+    try:
+        fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise PreconditionError(spec["session_id"], "has a monitor already", "see workcell-session-list") from None
+    runtime = runtimes.of_spec(spec)
+    state = runtime.state(folder, spec["session_id"])
+    while state.running:
+        wait_for_end(state.pid, 5.0)
+        state = runtime.state(folder, spec["session_id"])
+    fcntl.flock(lock_fd, fcntl.LOCK_UN)
+    finish.reconcile(layout.record_path(spec["profile_dir"], spec["session_id"]), "host-monitor")
+    os.close(lock_fd)
+    return 0
+
+
+def wait_for_end(pid: int, timeout_s: float) -> bool:
+    """Wait until a process is gone (pidfd_open(2)), at most so long; say whether it is."""
+    if pid < 2:
+        time.sleep(min(timeout_s, 0.05))
+        return False
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        poller = select.poll()
+        poller.register(pidfd, select.POLLIN)
+        return bool(poller.poll(timeout_s * 1000))
+    finally:
+        os.close(pidfd)

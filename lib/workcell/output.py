@@ -1,0 +1,54 @@
+"""What goes to standard output: JSON, key=value lines, tab-separated columns."""
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import IO, Any
+
+_JSON_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+def json_text(value: "Any") -> str:
+    """Return a value as JSON text: two-space indent, keys in their own order, one LF at the end.
+
+    `<`, `>`, `&`, U+2028 and U+2029 are escaped as well, other characters outside ASCII are written as they are, and what
+    was no UTF-8 becomes U+FFFD: the form of workcell-session-record(5).
+    """
+    import json
+
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    for character, escape in _JSON_ESCAPES.items():
+        if character in text:
+            text = text.replace(character, escape)
+    if not text.isascii():
+        text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return text + "\n"
+
+
+def key_values(pairs: "Iterable[tuple[str, str]]") -> str:
+    """Return `key=value` lines; a newline in a value would forge a key, so it is written as a blank."""
+    return "".join(f"{key}={value.translate(_NO_NEWLINES)}\n" for key, value in pairs)
+
+
+_NO_NEWLINES = {0x0A: " ", 0x0D: " ", 0x00: " "}
+
+# C0 and C1 controls, DEL, and the marks that reorder text: all that could drive or deceive a terminal.
+_CONTROLS = [*range(0x20), *range(0x7F, 0xA0), 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+_VISIBLE = {c: f"\\x{c:02x}" if c < 0x100 else f"\\u{c:04x}" for c in _CONTROLS if c not in (0x09, 0x0A)}
+
+
+def printable(text: str) -> str:
+    """Return text with each character that could drive a terminal written as `\\xNN` or `\\uNNNN`; TAB and LF stay."""
+    return text.translate(_VISIBLE)
+
+
+def write(text: str, stream: "IO[str] | None" = None) -> None:
+    """Write text to standard output (or another stream) as UTF-8; a terminal gets no control character of the content."""
+    out = sys.stdout if stream is None else stream
+    if out.isatty():
+        text = printable(text)
+    out.flush()
+    out.buffer.write(text.encode("utf-8", "surrogateescape"))
+    out.buffer.flush()

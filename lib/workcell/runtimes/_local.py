@@ -1,0 +1,195 @@
+"""What the runtimes without an engine share: the adapter, its interpreter, the status file, processes by their session."""
+
+import json
+import os
+import signal
+import stat
+import sys
+
+from workcell import layout
+from workcell.errors import PreconditionError
+from workcell.runtimes import State
+from workcell.scratch import STATUS_FILE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+OLDEST_ADAPTER_PYTHON = (3, 8)
+
+
+def adapter_path() -> str:
+    """Return the adapter's file."""
+    return os.path.join(layout.data_dir("adapter"), "pty_adapter.py")
+
+
+def interpreter() -> tuple[str, str]:
+    """Return (path, prefix to be shown, "" where it lies in the system's folders) of a Python 3.8+ for the adapter.
+
+    The system's own is preferred: it is visible in every sandbox and no version manager stands before it.
+    """
+    real = os.path.realpath("/usr/bin/python3")
+    name = os.path.basename(real)
+    if name.startswith("python3.") and name[8:].isdigit() and (3, int(name[8:])) >= OLDEST_ADAPTER_PYTHON:
+        return real, ""
+    base = os.path.realpath(sys.base_prefix)
+    ours = os.path.realpath(getattr(sys, "_base_executable", sys.executable) or sys.executable)
+    if not os.path.isfile(ours):
+        raise PreconditionError("adapter", "no Python 3.8 or newer was found for it", "install python3")
+    from workcell.agents import in_system
+
+    return ours, "" if in_system(ours) else base
+
+
+def fork_on_terminal(tty_fd: int, keep: dict[int, int], umask: int, run: "Callable[[], NoReturn]") -> int:
+    """Fork a child in a process session of its own with a terminal on 0, 1, 2 and no other descriptor but `keep`.
+
+    keep maps the child's descriptor numbers (3 and up) to ours. The terminal does not become its controlling one: the adapter
+    claims it, so that signals of the terminal reach the adapter and nobody before it.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()
+        os.umask(umask)
+        high = max([64, *keep, *keep.values(), tty_fd]) + 1
+        moved = {target: _dup_to(source, high + at) for at, (target, source) in enumerate(keep.items())}
+        for fd in (0, 1, 2):
+            os.dup2(tty_fd, fd)
+        for target, source in moved.items():
+            os.dup2(source, target, inheritable=True)
+        _close_all_but({0, 1, 2, *moved})
+        for number in range(1, signal.NSIG):
+            if number not in (signal.SIGKILL, signal.SIGSTOP):
+                try:
+                    signal.signal(number, signal.SIG_DFL)
+                except (OSError, ValueError):
+                    pass
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        run()
+    except BaseException as error:
+        os.write(2, f"workcell: the sandbox cannot be started: {error}\r\n".encode("utf-8", "replace"))
+    finally:
+        os._exit(125)
+
+
+def _dup_to(source: int, target: int) -> int:
+    os.dup2(source, target, inheritable=False)
+    return target
+
+
+def _close_all_but(keep: set[int]) -> None:
+    for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else map(str, range(1024)):
+        if int(name) not in keep:
+            try:
+                os.close(int(name))
+            except OSError:
+                pass
+
+
+def open_status(scratch_dir: str) -> int:
+    """Open the status file for appending: what is written there survives us."""
+    path = os.path.join(scratch_dir, STATUS_FILE)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def read_status(scratch_dir: str) -> "dict[str, Any] | None":
+    """Return all documents of the status file merged into one, None where there is no such file."""
+    try:
+        fd = os.open(os.path.join(scratch_dir, STATUS_FILE), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            return None
+        text = os.read(fd, 1 << 16).decode("utf-8", "replace")
+    finally:
+        os.close(fd)
+    merged: dict[str, Any] = {}
+    decoder, at = json.JSONDecoder(), 0
+    while True:
+        while at < len(text) and text[at].isspace():
+            at += 1
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except ValueError:
+            return merged  # the rest is not whole yet
+        if isinstance(value, dict):
+            merged.update(value)
+
+
+def start_ticks(pid: int) -> int | None:
+    """Return the start time of a process in clock ticks since boot (proc_pid_stat(5), field 22), None where it is gone.
+
+    A zombie counts as gone.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stream:
+            fields = stream.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if len(fields) < 20 or fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def session_processes(session_id: str) -> list[int]:
+    """Return the processes whose environment names this session; those of other users cannot be seen unless we are root."""
+    mark = b"WORKCELL_SESSION_ID=" + os.fsencode(session_id)
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                with open(f"/proc/{name}/environ", "rb") as stream:
+                    environment = stream.read()
+            except OSError:
+                continue
+            if mark in environment.split(b"\0") and start_ticks(int(name)) is not None:
+                found.append(int(name))
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the pids of all processes below one, as the kernel's parent links have them now."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as stream:
+                    fields = stream.read().rpartition(b")")[2].split()
+                children.setdefault(int(fields[1]), []).append(int(name))
+            except (OSError, IndexError, ValueError):
+                continue
+    found, queue = [], [pid]
+    while queue:
+        for child in children.get(queue.pop(), []):
+            found.append(child)
+            queue.append(child)
+    return found
+
+
+def send_signal(pid: int, signum: int, proof: "Callable[[], bool]") -> bool:
+    """Send a signal to a process that `proof` recognises, with no chance to hit another that got its pid meanwhile.
+
+    pidfd_open(2) pins the process first; say whether the signal was delivered.
+    """
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if not proof():
+            return False
+        signal.pidfd_send_signal(pidfd, signum)
+        return True
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(pidfd)
+
+
+def ended(status: "dict[str, Any]") -> State:
+    """Return the State of a sandbox that is gone, with the exit status that its status file has."""
+    code = status.get("exit-code")
+    return State(False, code if type(code) is int and 0 <= code <= 255 else None)

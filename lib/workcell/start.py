@@ -1,0 +1,214 @@
+"""The start of a session: all checks first, then what has to be made, in an order that a crash at any point can be cleaned up after.
+
+scratch folder with the intent -> monitor, which holds its lock -> clone -> record -> `launch` event -> go -> ready.
+"""
+
+import fcntl
+import os
+import shlex
+
+from workcell import agents, audit, events, launch, layout, monitor, record, runtimes, safe_open, scratch, terminal, workspace
+from workcell.errors import PreconditionError, UnreadableError, UsageError, WorkcellError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+# An agent that cannot even begin ends within this time of being ready, and start can say so.
+ENDS_AT_ONCE_S = 0.04
+
+
+class Plan:
+    """A start that passed all checks; nothing was changed yet."""
+
+    def __init__(self, runtime: "ModuleType", agent: agents.Agent, source: workspace.Source, git: workspace.Git) -> None:
+        self.runtime, self.agent, self.source, self.git = runtime, agent, source, git
+        self.spec: dict[str, Any] = {}
+        self.passed: dict[str, str] = {}
+        self.program = agents.Program([], [], [])
+        self.home_seed = b""
+        self.warnings: list[str] = []
+        self.reason = ""
+
+    def launch(self) -> runtimes.Launch:
+        """Return what the runtime needs."""
+        env = launch.base_environment(self.spec, self.passed, self.source.settings, self.program.path)
+        umask = os.umask(0o077)
+        os.umask(umask)
+        program = self.program
+        return runtimes.Launch(
+            self.spec, self.spec["scratch_dir"], env, program.argv, program.prefixes, program.path, self.home_seed, umask
+        )
+
+    def command_line(self) -> str:
+        """Return the command that would be run, quoted for a shell."""
+        self.spec["scratch_dir"] = os.path.join(self.spec["profile_dir"], scratch.PREFIX + "XXXXXX")
+        return shlex.join(self.runtime.plan(self.launch())[0])
+
+
+def prepare(options: "Any") -> Plan:
+    """Check everything that the options name; raise UsageError or PreconditionError, with nothing changed."""
+    if not options.agent:
+        raise UsageError("option --agent", "is required", "see --help")
+    agent = agents.find(options.agent)
+    argv = [*agent.command, *agent.autonomy[options.agent_autonomy], *(options.rest or [])]
+    if not argv:
+        raise UsageError("agent command", "no program was given", "add -- PROGRAM [ARG...]")
+    if any("\n" in word or "\r" in word for word in (options.profile, options.debug_log)):
+        raise UsageError("option value", "must not contain a newline or a carriage return", "see --help")
+    isolated = options.session_workspace == "isolated"
+    path = workspace.check_folder(options.workspace)
+    profile = layout.check_profile(options.profile) if options.profile else layout.derived_profile(path)
+    git = workspace.Git([path, os.path.join(path, ".git")])
+    source = workspace.inspect(git, path)
+    if isolated:
+        workspace.check_isolated(source)
+    else:
+        workspace.check_direct(source, options.allow_nongit_workspace)
+    debug_log = check_log_path(options.debug_log) if options.debug_log else ""
+    runtime, why = launch.choose_target(options.target)
+    launch.check_state_for(runtime, options.share_state)
+    plan = Plan(runtime, agent, source, git)
+    target, confined = runtime.TARGET.name, runtime.TARGET.kind != "local_process"
+    if why:
+        plan.warnings.append(f"target {target}: chosen by auto: {why}")
+        plan.reason = f"target auto: {why}"
+    plan.passed = launch.environment(options.env, agent, plan.warnings)
+    if confined:
+        plan.program = agents.locate(argv, path, runtime.WORKSPACE)
+        plan.home_seed = launch.home_seed(agent.home)
+        if options.network == "host" and not runtime.shuts_abstract_sockets("host"):
+            plan.warnings.append("network host: the agent can reach loopback and abstract sockets of this host")
+            plan.reason = "; ".join(filter(None, [plan.reason, "abstract sockets of the host are reachable"]))
+    else:
+        plan.program = agents.locate(argv, path, path)
+        plan.warnings.append("target process: the agent runs without any confinement, as you")
+    plan.spec = launch.new_spec(
+        runtime=runtime,
+        profile=profile,
+        agent=agent,
+        autonomy=options.agent_autonomy,
+        mode=options.mode,
+        source=source,
+        isolated=isolated,
+        argv=argv,
+        env_names=list(plan.passed),
+        network=options.network if confined else "host",
+        seccomp=options.seccomp == "on",
+        transcript=not options.no_transcript,
+        debug_log=debug_log,
+    )
+    return plan
+
+
+def check_log_path(path: str) -> str:
+    """Return the absolute path of a log that may be appended to: no link on the way, a plain file of ours or nothing there."""
+    try:
+        full = safe_open.check_output(path)
+    except UnreadableError as error:
+        raise PreconditionError(error.what, error.why, error.next_step or "name another file") from None
+    if not os.path.isdir(os.path.dirname(full)):
+        raise PreconditionError(path, "its folder does not exist", "make it first")
+    if os.path.lexists(full):
+        found = os.lstat(full)
+        if found.st_uid != os.geteuid() or found.st_nlink != 1:
+            raise PreconditionError(path, "is not a plain file of yours", "name another file")
+    return full
+
+
+def carry_out(plan: Plan) -> list[tuple[str, str]]:
+    """Start the session and return the lines of the summary; raise WorkcellError when it did not come about."""
+    spec = plan.spec
+    folder = scratch.make(spec["profile_dir"])
+    spec["scratch_dir"] = folder
+    lock_fd = scratch.create_lock(folder)
+    try:
+        scratch.write_spec(folder, spec)
+        stderr_fd = _open_debug_log(spec.get("debug_log_path", ""))
+        channel = monitor.fork(plan.launch(), lock_fd, terminal.size_or_default(), stderr_fd)
+    except BaseException:
+        scratch.remove(folder)
+        raise
+    if stderr_fd >= 0:
+        os.close(stderr_fd)
+    waiting_fd = scratch.open_lock(folder)
+    try:
+        _make(plan, channel.pid)
+        channel.go()
+        _await_ready(plan, channel)
+        ended = channel.read_line(ENDS_AT_ONCE_S) == "ended"
+        channel.close()
+        if ended and waiting_fd is not None:
+            fcntl.flock(waiting_fd, fcntl.LOCK_SH)
+    except BaseException:
+        channel.close()
+        if waiting_fd is not None:
+            # The monitor cleans up; when its lock is free, nothing is left.
+            fcntl.flock(waiting_fd, fcntl.LOCK_SH)
+        raise
+    finally:
+        if waiting_fd is not None:
+            os.close(waiting_fd)
+    return _summary(record.read(spec["record_path"]))
+
+
+def _open_debug_log(path: str) -> int:
+    if not path:
+        return -1
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _make(plan: Plan, monitor_pid: int) -> None:
+    """Make the clone, the record and the `launch` event."""
+    spec = plan.spec
+    if spec.get("clone_path"):
+        workspace.clone(plan.git, plan.source, spec["clone_path"], spec["session_id"], spec["uid"], spec["gid"])
+    fields = record.create(spec["record_path"], launch.first_record(spec, plan.agent, plan.source, monitor_pid))
+    pairs = events.launch(spec, fields)
+    if plan.reason:
+        pairs.append(("reason", plan.reason))
+    log = layout.audit_log_path(spec["record_path"])
+    audit.append_event(log, "launch", spec["session_id"], pairs)
+    if os.path.getsize(log) > audit.LARGE_LOG_BYTES:
+        plan.warnings.append(f"{log}: has more than 56 MiB; other readers of this format stop at 64")
+
+
+def _await_ready(plan: Plan, channel: monitor.Channel) -> None:
+    line = channel.read_line(monitor.READY_TIMEOUT_S + 10)
+    if line == "ready":
+        return
+    if line is None:
+        why = "the sandbox gave no sign of life"
+    elif line.startswith("failed"):
+        why = line[7:] or "the sandbox could not be started"
+    else:
+        why = "its monitor ended"
+    raise WorkcellError(
+        plan.spec["session_id"], f"the session could not be started: {why}", "workcell-session-show has its record"
+    )
+
+
+def _summary(fields: "dict[str, Any]") -> list[tuple[str, str]]:
+    def shown(name: str) -> str:
+        return str(fields[name]) or "none"
+
+    block = [(key, value or ("none" if key == "git_branch" else "")) for key, value in launch.summary(fields)]
+    return [
+        ("session_id", fields["session_id"]),
+        ("status", fields["status"]),
+        ("live_status", record.live_value(fields)),
+        ("control_mode", "detached"),
+        ("workspace", fields["workspace"]),
+        ("workspace_origin", fields["workspace_origin"]),
+        ("workspace_root", fields["workspace_root"]),
+        ("worktree_path", fields["worktree_path"]),
+        *block,
+        ("monitor_pid", fields["monitor_pid"]),
+        ("audit_log_path", fields["audit_log_path"]),
+        ("debug_log_path", shown("debug_log_path")),
+        ("file_trace_log_path", shown("file_trace_log_path")),
+        ("transcript_log_path", shown("transcript_log_path")),
+    ]
+
+
