@@ -292,10 +292,11 @@ class Input:
         """Choose what to write next: data, and the VEOF character if it shall be handed over without an end of line."""
         if not rules.canonical:
             self._cut_at = None
-        if self._all_read():
-            self._line = self._line if rules.canonical else 0
-            self._unread = self._line
-            if self._unread >= rules.limit_bytes:
+        left = self._left_unread()
+        if left is not None:
+            self._line = self._line if rules.canonical else min(self._line, left)
+            self._unread = self._line if rules.canonical else left
+            if rules.canonical and self._line >= rules.limit_bytes:
                 return self._cut(rules, now)
         return bytes(self.pending[:max(0, rules.limit_bytes - self._unread)]), b""
 
@@ -334,15 +335,20 @@ class Input:
             else:
                 self._line += 1
 
-    def _all_read(self) -> bool:
-        """Tell whether the program has read all that a read(2) would give it now."""
+    def _left_unread(self) -> int | None:
+        """Count what the program has not read; None while a read(2) would give it something, which makes it inexact.
+
+        Of a line without an end nothing is counted in canonical mode.
+        """
         try:
             poller = select.poll()
             poller.register(self.tty_fd, select.POLLIN)
-            poller.poll(0)  # with nothing to read this waits until the kernel has passed on what was just written
-            return struct.unpack("i", fcntl.ioctl(self.tty_fd, termios.FIONREAD, b"\0" * 4))[0] == 0
+            # with nothing to read this waits until the kernel has passed on all that was written
+            for _, events in poller.poll(0):
+                return 0 if events & select.POLLHUP else None  # hung up: unknown for ever, do not wait for it
+            return struct.unpack("i", fcntl.ioctl(self.tty_fd, termios.FIONREAD, b"\0" * 4))[0]
         except OSError:
-            return True
+            return 0
 
 
 class Provider:

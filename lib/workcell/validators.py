@@ -414,7 +414,7 @@ def _session_record_allof_0(value: "Any", where: str) -> "str | None":
     if _session_record_allof_0_if(value, where) is None:
         why = _session_record_allof_0_then(value, where)
         if why is not None:
-            return why + " when monitor_pid is set"
+            return why + " for a detached session"
     return None
 
 
@@ -505,6 +505,12 @@ def _session_record_allof_2(value: "Any", where: str) -> "str | None":
 def _session_record(value: "Any", where: str) -> "str | None":
     if not isinstance(value, dict):
         return f"{where}: must be an object"
+    for field in (
+        "version", "session_id", "profile", "target_kind", "target_provider", "target_id", "target_assurance_class",
+        "runtime_api", "workspace_transport", "agent", "mode", "status", "workspace", "started_at",
+    ):
+        if field not in value:
+            return f"{_below(where, field)}: is missing"
     for field, check in _SESSION_RECORD_FIELDS.items():
         if field in value:
             why = check(value[field], _below(where, field))
@@ -513,12 +519,6 @@ def _session_record(value: "Any", where: str) -> "str | None":
     for field in value:
         if field not in _SESSION_RECORD_FIELDS:
             return f"{_below(where, field)}: is not a known field"
-    for field in (
-        "version", "session_id", "profile", "target_kind", "target_provider", "target_id", "target_assurance_class",
-        "runtime_api", "workspace_transport", "agent", "mode", "status", "workspace", "started_at",
-    ):
-        if field not in value:
-            return f"{_below(where, field)}: is missing"
     why = _session_record_allof_0(value, where)
     if why is not None:
         return why

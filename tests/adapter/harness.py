@@ -93,20 +93,20 @@ class Session:
     """One run of the adapter. Use as a context manager: leaving it proves that no process of the run is left."""
 
     def __init__(self, tmp_path, program, python=sys.executable, as_pid_1=False, size=(24, 80), environment=None,
-                 fifo_path=None, stdin=None, stdout=None, terminal=True, controlling=False, close_fds=True, before=()):
+                 fifo_path=None, stdin=None, stdout=None, terminal=True, controlling=False, close_fds=True, before=(), reading=True,
+                 adapter=ADAPTER):
         self.mark = uuid.uuid4().hex
         self.fifo_path = fifo_path or os.path.join(str(tmp_path), self.mark[:8], "session-stdin")
         self.environment = dict(os.environ, WORKCELL_DETACHED_STDIN_PATH=self.fifo_path, **{MARK: self.mark})
         self.environment.update(environment or {})
         self.output = bytearray()
         self._changed = threading.Condition()
-        self._written = None
         self.pty_fd, tty_fd = pty.openpty()
         if size:
             self.resize(*size)
         self.attributes = termios.tcgetattr(tty_fd)
         self.tty_fd = tty_fd  # kept, to look at the attributes afterwards
-        command = list(before) + [python, "-I", "-S", ADAPTER, "--"] + list(program)
+        command = list(before) + [python, "-I", "-S", adapter, "--"] + list(program)
         info_read = None
         pass_fds = ()
         if as_pid_1:
@@ -126,7 +126,8 @@ class Session:
                 self.adapter_pid = json.load(file)["child-pid"]
         self._reading = True
         self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        if reading:
+            self.start_reading()
 
     def __enter__(self):
         return self
@@ -145,11 +146,31 @@ class Session:
                 except ProcessLookupError:
                     pass
             self.process.wait()
-            self._reading = False
-            self._reader.join()
+            self._stop_reading()
             for fd in (self.pty_fd, self.tty_fd):
                 if fd >= 0:
                     os.close(fd)
+
+    def start_reading(self):
+        """Begin to read the outer terminal, if that was not done from the start."""
+        self._reader.start()
+
+    def _stop_reading(self):
+        self._reading = False
+        if self._reader.ident is not None:
+            self._reader.join()
+
+    def is_idle(self):
+        """Tell whether no process of the run used any processor time for a while."""
+        def used():
+            pids = self.left()
+            try:
+                return len(pids), sum(processor_ticks(pid) for pid in pids)
+            except OSError:
+                return None
+        before = used()
+        select.select([], [], [], 0.15)
+        return before is not None and before == used()
 
     def _read(self):
         poller = select.poll()
@@ -216,8 +237,7 @@ class Session:
 
     def hang_up(self):
         """Close the master of the outer terminal, as when the monitor is gone."""
-        self._reading = False
-        self._reader.join()
+        self._stop_reading()
         for fd in (self.tty_fd, self.pty_fd):
             os.close(fd)
         self.tty_fd = self.pty_fd = -1

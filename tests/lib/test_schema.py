@@ -35,10 +35,14 @@ def test_the_error_names_the_file_instead_of_the_kind_if_told_so():
     assert str(caught.value) == "/state/sessions/x.audit-sig: document: must be an object"
 
 
-@pytest.mark.parametrize(
-    "kind,name,field",
-    [("session-record", "detached-running", "version"), ("launch-spec", "isolated", "uid"), ("session-send", "summary", "sent_bytes")],
-)  # fmt: skip
+FRACTIONS = [
+    ("session-record", "detached-running", "version"),
+    ("launch-spec", "isolated", "uid"),
+    ("session-send", "summary", "sent_bytes"),
+]
+
+
+@pytest.mark.parametrize("kind,name,field", FRACTIONS)
 def test_an_integer_with_a_decimal_point_is_refused_though_json_schema_takes_it(kind, name, field):
     value = example(kind, "good", name)
     value[field] = float(value[field])

@@ -1,0 +1,98 @@
+# workcell: see README.md. `make demo` and `make test` need python3 (3.11+), git and make, and set up the rest in .venv.
+SHELL = /bin/sh
+PREFIX ?= /usr/local
+PYTHON ?= python3
+VENV = .venv
+VENV_PYTHON = $(VENV)/bin/python
+VECTORS ?= $(or $(WORKCELL_VECTORS),$(wildcard ../shared/vectors))
+JOBS ?= auto
+# Pinned versions where a run must be repeatable, the newest elsewhere.
+CONSTRAINTS ?= $(if $(CI),constraints.txt,)
+
+EXECUTABLES = $(notdir $(wildcard bin/workcell*))
+# They read nothing outside the standard library, so they need no site-packages.
+BARE = workcell-help workcell-session-list workcell-session-show workcell-session-timeline
+LIB = $(DESTDIR)$(PREFIX)/lib/workcell
+
+.PHONY: all help demo test soak check lint validators man dist install uninstall clean
+
+all: help
+
+help:
+	@echo 'make demo       run the main job on a repository of its own and show it'
+	@echo 'make test       all tests; WORKCELL_SCALE=1 for the full counts'
+	@echo 'make check      linters, types, generated files'
+	@echo 'make soak       the large counts'
+	@echo 'make validators generate lib/workcell/validators.py from schema/'
+	@echo 'make man        generate docs/man1/ from the headers of bin/'
+	@echo 'make dist       build a wheel'
+	@echo 'make install    install under PREFIX ($(PREFIX)) for the interpreter PYTHON ($(PYTHON)); DESTDIR for packagers'
+	@echo 'make uninstall  remove what install put there'
+	@echo 'make clean      remove what was made here'
+
+$(VENV)/.run: requirements.txt constraints.txt tools/set-up
+	tools/set-up $(VENV) requirements.txt $(CONSTRAINTS)
+	touch $@
+
+$(VENV)/.test: requirements.txt requirements-test.txt constraints.txt tools/set-up
+	tools/set-up $(VENV) requirements-test.txt $(CONSTRAINTS)
+	touch $(VENV)/.run $@
+
+demo: $(VENV)/.run
+	@$(VENV_PYTHON) tools/demo.py
+
+test: $(VENV)/.test
+	$(if $(VECTORS),WORKCELL_VECTORS=$(abspath $(VECTORS)) ,)$(VENV_PYTHON) -m pytest -q -n $(JOBS) tests
+
+soak: $(VENV)/.test
+	WORKCELL_SCALE=1 $(VENV_PYTHON) -m pytest -q -n $(JOBS) tests -k 'soak or many or parallel'
+
+check: lint
+
+lint: $(VENV)/.test
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+	$(VENV_PYTHON) tools/gen_validators.py --check
+	$(VENV_PYTHON) tools/gen_man.py --check
+	tools/need shellcheck shfmt
+	shellcheck bin/workcell tools/set-up tools/need .ci/run
+	shfmt -d bin/workcell tools/set-up tools/need .ci/run
+
+validators:
+	$(PYTHON) tools/gen_validators.py
+
+man:
+	$(PYTHON) tools/gen_man.py
+
+dist: $(VENV)/.test
+	$(VENV)/bin/pip wheel -q --no-deps --no-build-isolation -w dist .
+
+# The first line of each executable names the interpreter itself, isolated from the caller's environment: a version manager's
+# shim on PATH would cost more than the command.
+install:
+	@interpreter=$$($(PYTHON) -c 'import sys; print(sys.executable)') && \
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "make install: $(PYTHON) is older than 3.11; name another with PYTHON=")' && \
+	$(PYTHON) -c 'import cryptography' 2>/dev/null || { echo 'make install: $(PYTHON) has no package cryptography; install requirements.txt for it, or name another with PYTHON=' >&2; exit 1; }; \
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(LIB)/workcell/runtimes' '$(LIB)/adapter' '$(LIB)/schema' '$(DESTDIR)$(PREFIX)/share/man/man1' && \
+	for name in $(EXECUTABLES); do \
+		flags=-I; case ' $(BARE) ' in *" $$name "*) flags='-IS' ;; esac; \
+		sed "1s|^#!.*python3.*|#!$$interpreter $$flags|" "bin/$$name" > '$(DESTDIR)$(PREFIX)/bin/'"$$name" && \
+		chmod 0755 '$(DESTDIR)$(PREFIX)/bin/'"$$name" || exit 1; \
+	done && \
+	install -m 0644 lib/workcell/*.py '$(LIB)/workcell' && \
+	install -m 0644 lib/workcell/runtimes/*.py '$(LIB)/workcell/runtimes' && \
+	install -m 0755 adapter/pty_adapter.py '$(LIB)/adapter' && \
+	install -m 0644 schema/*.json '$(LIB)/schema' && \
+	install -m 0644 docs/man1/*.1 '$(DESTDIR)$(PREFIX)/share/man/man1' && \
+	"$$interpreter" -I -m compileall -q -s '$(DESTDIR)' '$(LIB)/workcell' && \
+	echo "installed under $(DESTDIR)$(PREFIX) for $$interpreter"
+
+uninstall:
+	cd '$(DESTDIR)$(PREFIX)/bin' && rm -f $(EXECUTABLES)
+	cd '$(DESTDIR)$(PREFIX)/share/man/man1' && rm -f $(notdir $(wildcard docs/man1/*.1))
+	rm -rf '$(LIB)'
+
+clean:
+	rm -rf $(VENV) .demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis lib/workcell.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
