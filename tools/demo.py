@@ -118,7 +118,9 @@ def main():
     session_id, clone = start()
 
     say("Type work into it.")
-    work = "echo 'A line of the agent.' >> DEMO.md && git commit --all --quiet --message 'agent: add a line' && echo commi''tted"
+    work = (
+        "echo 'A line of the agent.' >> DEMO.md && git commit --all --quiet --message 'agent: add a line' && echo commi''tted"
+    )
     run("workcell", "session", "send", "--id", session_id, "--message", work, show=False)
 
     say("What is there, and what is known of it.")

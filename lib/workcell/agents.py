@@ -56,7 +56,13 @@ BUILT_IN = (
         "claude",
         ["claude"],
         yolo=["--dangerously-skip-permissions"],
-        env=["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN", "DISABLE_AUTOUPDATER"],
+        env=[
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "ANTHROPIC_BASE_URL",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+            "DISABLE_AUTOUPDATER",
+        ],
         home=[".claude.json", ".claude/.credentials.json", ".claude/settings.json", ".claude/CLAUDE.md"],
     ),
     Agent(

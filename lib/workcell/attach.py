@@ -18,6 +18,8 @@ REPLAY_BYTES = 64 << 10
 POLL_MS = 50
 # Answers of the terminal to what was shown on entry would be typed into the session.
 QUIET_S = 0.15
+SPLIT_S = 0.05
+CHORD_S = 1.0
 
 _IN_MODIFY, _IN_CREATE, _IN_MOVED_TO, _IN_DELETE_SELF = 0x2, 0x100, 0x80, 0x400
 _IN_NONBLOCK, _IN_CLOEXEC = 0o4000, 0o2000000
@@ -33,7 +35,9 @@ def parse_keys(text: str) -> list[int]:
         elif len(name) == 1 and name.isascii() and name.isprintable():
             keys.append(ord(name))
         else:
-            raise UsageError(f"--detach-keys {text!r}", f"{name!r} is no key", "use one character, or ctrl- and a letter, joined by ','")
+            raise UsageError(
+                f"--detach-keys {text!r}", f"{name!r} is no key", "use one character, or ctrl- and a letter, joined by ','"
+            )
     return keys
 
 
@@ -48,6 +52,7 @@ class DetachKeys:
         # kitty's `CSI code ; modifiers u` and xterm's `CSI 27 ; modifiers ; code ~`, both with ctrl (5) alone.
         self._forms = [[bytes([key]), *self._extended(key)] for key in keys]
         self._held = b""
+        self._flush_at = float("inf")
 
     @staticmethod
     def _extended(key: int) -> list[bytes]:
@@ -59,7 +64,7 @@ class DetachKeys:
     def feed(self, data: bytes) -> tuple[bytes, bool]:
         """Return (what to pass on, whether the sequence is complete; what follows it is dropped)."""
         data = self._held + data
-        self._held = b""
+        self._held, self._flush_at = b"", float("inf")
         out, at = bytearray(), 0
         while at < len(data):
             length, whole = self._match(data, at)
@@ -67,19 +72,20 @@ class DetachKeys:
                 return bytes(out), True
             if length:
                 self._held = data[at:]
+                # Half a sequence of bytes comes whole within moments; the next key of several is pressed by a person.
+                whole_keys = any(self._held.endswith(form) for forms in self._forms[:-1] for form in forms)
+                self._flush_at = clock.monotonic_s() + (CHORD_S if whole_keys else SPLIT_S)
                 break
             out.append(data[at])
             at += 1
         return bytes(out), False
 
     def flush(self) -> bytes:
-        """Return what was held back: nothing followed it in time."""
-        held, self._held = self._held, b""
+        """Return what was held back, once nothing followed it in time."""
+        if clock.monotonic_s() < self._flush_at:
+            return b""
+        held, self._held, self._flush_at = self._held, b"", float("inf")
         return held
-
-    def waiting(self) -> bool:
-        """Say whether something is held back."""
-        return bool(self._held)
 
     def _match(self, data: bytes, start: int) -> tuple[int, bool]:
         """Return (length of a beginning of the sequence that reaches the end of data, or 0; whether it is whole)."""
@@ -226,8 +232,7 @@ class Client:
             if self.interactive and self.tty_fd in happened:
                 if self._typed():
                     return "detached"
-            elif self.keys.waiting():
-                self._pending += self.keys.flush()
+            self._pending += self.keys.flush()
             self._write_input()
             # Ask for the lock before the last look: what was printed before the end is then in the log.
             ended = not happened and not self._monitored()

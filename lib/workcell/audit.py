@@ -102,11 +102,11 @@ def _too_long(path: str, number: int) -> UnreadableError:
 
 def select(fd: int, size: int, path: str, session_id: str, provider: str) -> "Iterator[tuple[int, bytes]]":
     """Yield (offset, line), without blanks at the line's ends, of the lines that claims says are a session's."""
-    wanted = session_id.encode("utf-8", "surrogateescape")
+    wanted = _bytes(session_id)
     tokenize = quoting.tokenizer(provider)
     for offset, line, _ in lines(fd, size, path):
-        # An id that is not there as it is could still be there escaped.
-        if (wanted in line or b"\\" in line) and claims(line, session_id, tokenize):
+        # An id that is not there as it is could still be there in quotes of any kind.
+        if (wanted in line or b"\\" in line or b"'" in line) and claims(line, session_id, tokenize):
             trimmed = quoting.trim(line)
             yield offset + line.index(trimmed), trimmed
 
@@ -157,7 +157,7 @@ def claims(line: bytes, session_id: str, tokenize: "Callable[[bytes], list[bytes
         tokens = tokenize(quoting.trim(line))
     except quoting.QuotingError as error:
         tokens = error.tokens
-    return b"session_id=" + session_id.encode("utf-8", "surrogateescape") in tokens
+    return b"session_id=" + _bytes(session_id) in tokens
 
 
 def decode(line: bytes, provider: str = "") -> list[tuple[bytes, bytes]]:
@@ -229,7 +229,7 @@ def check_chain(fd: int, size: int, path: str, session_id: str, provider: str, w
     chain = Chain()
     tokenize = quoting.tokenizer(provider)
     percent = tokenize is quoting.tokenize_percent
-    claim = b"session_id=" + session_id.encode("utf-8", "surrogateescape")
+    claim = b"session_id=" + _bytes(session_id)
     wanted_digest = wanted.encode("ascii", "replace")
     expected, started, matched, index = b"", False, False, -1
     fault: tuple[str, str] | None = None
@@ -257,22 +257,38 @@ def check_chain(fd: int, size: int, path: str, session_id: str, provider: str, w
             if b"" in tokens:
                 tokens = [token for token in tokens if token]
         claimed = claim in tokens
-        keys = {token.partition(b"=")[0] for token in tokens}
-        if len(keys) != len(tokens) or not all([b"=" in token for token in tokens]):
+        try:
+            fields = dict([token.split(b"=", 1) for token in tokens])
+            sound = len(fields) == len(tokens)
+        except ValueError:  # a word without "="
+            sound = False
+        if not sound:
             why = f"record {index} {_split(tokens)[0]}"
             if claimed:
                 chain.problem, chain.why = broken, why
                 return chain
             fault = fault or (broken, why)
             continue
-        if fault is None:
-            fault, expected, started = _link(sha256, tokens, keys, expected, started, index, broken)
-            if wanted_digest and expected == wanted_digest:
-                chain.holds_wanted = True
+        if fault is None and (started or b"record_digest" in fields):
+            started = True
+            digest = fields.get(b"record_digest")
+            previous = fields.get(b"prev_digest", b"")
+            args = [token for token in tokens if not token.startswith(_NO_ARGS)]
+            parts = (previous, fields.get(b"timestamp", b""), *args)
+            if not digest:
+                fault = (broken, f"record {index} has no record_digest")
+            elif sha256(b"\0".join(parts)).hexdigest().encode() != digest:
+                fault = (broken, f"record {index} does not match its record_digest")
+            elif previous != expected:
+                fault = (broken, f"record {index} does not link to the record before it")
+            else:
+                expected = digest
+                if digest == wanted_digest:
+                    chain.holds_wanted = True
         if claimed:
             matched = True
             chain.lines += 1
-            stamp = next((token[10:] for token in tokens if token.startswith(b"timestamp=")), b"")
+            stamp = fields.get(b"timestamp", b"")
             if stamp and stamp < last_time:
                 chain.steps_back.append(f"{last_time.decode('ascii', 'replace')} to {stamp.decode('ascii', 'replace')}")
             last_time = stamp or last_time
@@ -290,32 +306,7 @@ def check_chain(fd: int, size: int, path: str, session_id: str, provider: str, w
     return chain
 
 
-def _link(
-    sha256: "Any", tokens: list[bytes], keys: set[bytes], expected: bytes, started: bool, index: int, broken: str
-) -> "tuple[tuple[str, str] | None, bytes, bool]":
-    """Return (fault or None, the digest that the next line must link to, whether the chain has begun)."""
-    if b"record_digest" not in keys:
-        if started:
-            return (broken, f"record {index} has no record_digest"), expected, True
-        return None, expected, False
-    timestamp = previous = digest = b""
-    args = []
-    for token in tokens:
-        if token.startswith(b"timestamp="):
-            timestamp = token[10:]
-        elif token.startswith(b"prev_digest="):
-            previous = token[12:]
-        elif token.startswith(b"record_digest="):
-            digest = token[14:]
-        else:
-            args.append(token)
-    if not digest:
-        return (broken, f"record {index} has no record_digest"), expected, True
-    if sha256(b"\0".join((previous, timestamp, *args))).hexdigest().encode() != digest:
-        return (broken, f"record {index} does not match its record_digest"), expected, True
-    if previous != expected:
-        return (broken, f"record {index} does not link to the record before it"), expected, True
-    return None, digest, True
+_NO_ARGS = (b"timestamp=", b"prev_digest=", b"record_digest=")
 
 
 # --- writing
@@ -411,7 +402,7 @@ def _event_line(previous: str, timestamp: str, event: str, session_id: str, pair
     if len({key for key, _ in values}) != len(values) or not all(key and "=" not in key for key, _ in values):
         raise ValueError(f"keys of an event: {[key for key, _ in values]}")
     # NUL parts the words in what is hashed, so no word may hold one.
-    words = [f"{key}={value}".replace("\0", "\u2400").encode("utf-8", "surrogateescape") for key, value in values]
+    words = [_bytes(f"{key}={value}".replace("\0", "\u2400")) for key, value in values]
     line = format_line(previous, timestamp, words)
     while len(line) > LINE_LIMIT_BYTES:
         # One line too long would make the log unreadable for every session: the longest value is cut, its digest kept.
@@ -427,6 +418,13 @@ def _event_line(previous: str, timestamp: str, event: str, session_id: str, pair
         words[longest] = key + b"=" + value[:kept] + mark
         line = format_line(previous, timestamp, words)
     return line
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # halves of surrogate pairs that stand for no byte
+        return text.encode("utf-8", "surrogatepass")
 
 
 def _is_over(record_path: str) -> bool:

@@ -2,7 +2,7 @@
 
 argparse costs about half of the time that a read command may take, so the options are parsed here, by a table: a value
 follows its option or is joined to it by `=`, no abbreviations, everything after the first free `--` is left alone. The
-header of the executable is its help. `tools/` turns the same table into argparse parsers for man pages and completions.
+header of the executable is its help, and its man page.
 """
 
 import os
@@ -69,9 +69,7 @@ class Parser:
     def parse(self, argv: "list[str]") -> Options:
         """Return the options of argv (without the program's name); raise UsageError; print help and end with 0 when asked."""
         table = {name: option for option in self.options for name in option.names}
-        values: dict[str, Any] = {
-            o.dest: list(o.default) if o.repeat else o.default for o in self.options
-        }
+        values: dict[str, Any] = {o.dest: list(o.default) if o.repeat else o.default for o in self.options}
         values["rest"] = None
         at, end = 0, len(argv)
         while at < end:
@@ -165,6 +163,8 @@ def run(main: "Callable[[list[str]], int | None]") -> "Any":
     Ctrl-C with 130; anything else is a fault of ours, and 70 (EX_SOFTWARE, sysexits.h), so that it never looks like an answer.
     """
     status: int | None
+    if sys.stdin is None or sys.stdout is None or sys.stderr is None:
+        _hold_standard_descriptors()
     try:
         status = main(sys.argv[1:])
         sys.stdout.flush()
@@ -191,3 +191,14 @@ def run(main: "Callable[[list[str]], int | None]") -> "Any":
         # The interpreter flushes once more at its end and would print a second complaint.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.exit(status or 0)
+
+
+def _hold_standard_descriptors() -> None:
+    """Put /dev/null where the caller closed 0, 1 or 2: else a file of ours would get that number, and our messages with it."""
+    for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null == fd:
+                setattr(sys, name, open(fd, mode, encoding="utf-8"))
+            else:
+                os.close(null)

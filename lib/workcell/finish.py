@@ -4,9 +4,7 @@ The monitor does it when the sandbox ended; whoever finds a session whose monito
 repeated without harm, so a crash in between leaves nothing that the next command cannot carry on with.
 """
 
-import calendar
 import os
-import time
 
 from workcell import audit, cli, clock, console, events, layout, liveness, lock, record, runtimes, scratch, seal
 from workcell.errors import WorkcellError
@@ -94,6 +92,9 @@ def _keep_transcript(fields: "dict[str, Any]", spec: "dict[str, Any]", folder: s
     target = fields["transcript_log_path"]
     if not spec["transcript"] or not target or not folder:
         return
+    import calendar
+    import time
+
     from workcell import atomic
 
     try:

@@ -116,9 +116,7 @@ def _read(dir_fd: int, name: str, path: str, closed: int) -> bytes:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise UnreadableError(
-            path, "is a link" if error.errno == errno.ELOOP else error.strerror or str(error)
-        ) from None
+        raise UnreadableError(path, "is a link" if error.errno == errno.ELOOP else error.strerror or str(error)) from None
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
@@ -147,9 +145,7 @@ def _read_private(dir_fd: int, store: str) -> "ec.EllipticCurvePrivateKey":
     try:
         key = serialization.load_pem_private_key(data, None)
     except Exception:  # the library has many kinds of complaint about bad bytes, and none is of use here
-        raise UnreadableError(
-            path, "holds no private key that can be read", "move it away to have a new one made"
-        ) from None
+        raise UnreadableError(path, "holds no private key that can be read", "move it away to have a new one made") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
         raise UnreadableError(path, "is no ECDSA key on P-256", "move it away to have a new one made")
     return key

@@ -33,7 +33,7 @@ def choose_target(name: str) -> "tuple[ModuleType, str]":
         if why_not:
             raise PreconditionError(f"target {name}", f"cannot run here: {why_not}", _INSTEAD)
         return runtime, ""
-    reasons = []
+    reasons: list[str] = []
     for candidate in runtimes.AUTO:
         runtime = runtimes.by_name(candidate)
         why_not = runtime.probe()
@@ -66,9 +66,7 @@ def check_state_for(runtime: "ModuleType", share_state: bool) -> None:
         )
 
 
-def environment(
-    given: list[str], agent: agents.Agent, warnings: list[str]
-) -> dict[str, str]:
+def environment(given: list[str], agent: agents.Agent, warnings: list[str]) -> dict[str, str]:
     """Return the variables that the operator passes on, with values; raise for a name without one.
 
     given: NAME (the caller's value) or NAME=VALUE (which stood in the process list, and is warned of).
@@ -81,14 +79,18 @@ def environment(
         if name in _RESERVED or name.startswith(_RESERVED_PREFIXES):
             raise UsageError(f"--env {name}", "is set by the sandbox itself", "leave it out")
         if joined:
-            warnings.append(f"--env {name}=...: its value is visible in process listings; --env {name} takes it from your environment")
+            warnings.append(
+                f"--env {name}=...: its value is visible in process listings; --env {name} takes it from your environment"
+            )
         elif name not in os.environ:
             raise PreconditionError(f"--env {name}", "is not set in your environment", f"set it, or give --env {name}=VALUE")
         passed[name] = value if joined else os.environ[name]
     return passed
 
 
-def base_environment(spec: "dict[str, Any]", passed: dict[str, str], settings: dict[str, str], path: list[str]) -> dict[str, str]:
+def base_environment(
+    spec: "dict[str, Any]", passed: dict[str, str], settings: dict[str, str], path: list[str]
+) -> dict[str, str]:
     """Return the whole environment of the agent: clean, but for what is named here and what the operator passes."""
     from workcell.runtimes import bubblewrap
 

@@ -61,7 +61,9 @@ def require_live(session: Session, verb: str) -> None:
         raise WorkcellError(session.id, f"cannot {verb}: it has just ended", "see workcell-session-show")
     if found == liveness.LOST:
         raise WorkcellError(
-            session.id, f"cannot {verb}: it is lost: its monitor and its sandbox are gone", "finish it with workcell-session-stop"
+            session.id,
+            f"cannot {verb}: it is lost: its monitor and its sandbox are gone",
+            "finish it with workcell-session-stop",
         )
     if found == liveness.UNMONITORED:
         raise WorkcellError(
@@ -147,7 +149,11 @@ def exit_status(fields: "dict[str, Any]") -> int:
 
 
 def print_summary(
-    fields: "dict[str, Any]", first: "list[tuple[str, Any]]", live_status: str, as_json: bool, more: "dict[str, Any] | None" = None
+    fields: "dict[str, Any]",
+    first: "list[tuple[str, Any]]",
+    live_status: str,
+    as_json: bool,
+    more: "dict[str, Any] | None" = None,
 ) -> None:
     """Print what send and stop print: their own lines, then the control summary block."""
     from workcell import output

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-class exclusive:  # noqa: N801 - reads as the statement it is: with lock.exclusive(fd, 10)
+class exclusive:
     """Hold an exclusive flock for a block; raises BusyError when the time is up.
 
     Takes a descriptor, which stays open, or the path of a file or folder that is there.
@@ -87,7 +87,7 @@ class _Pause:
         self._next_s = min(self._next_s * 1.5, 0.02)
 
 
-class audit_log:  # noqa: N801
+class audit_log:
     """Hold the right to write an audit log for a block: its guard, with no other writer's live lock folder beside it.
 
     Takes a descriptor of the log's folder, the log's name and, for messages, its path. Raises BusyError.
@@ -110,9 +110,7 @@ class audit_log:  # noqa: N801
                 # Its holder needs the guard to let go.
                 fcntl.flock(fd, fcntl.LOCK_UN)
                 if clock.monotonic_s() >= deadline:
-                    raise BusyError(
-                        self._path + ".lock", f"another writer has held it for {self._timeout_s:g} s", "try again"
-                    )
+                    raise BusyError(self._path + ".lock", f"another writer has held it for {self._timeout_s:g} s", "try again")
                 pause.wait()
         except BaseException:
             os.close(fd)
@@ -167,9 +165,7 @@ def dir_lock_is_live(dir_fd: int, name: str, path: str) -> bool:
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise UnreadableError(
-            path, f"its owner is gone, but it cannot be removed: {error.strerror}", "remove it"
-        ) from None
+        raise UnreadableError(path, f"its owner is gone, but it cannot be removed: {error.strerror}", "remove it") from None
     return False
 
 
@@ -181,9 +177,7 @@ def _read_owner(fd: int, path: str) -> "tuple[int, str] | None":
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UnreadableError(
-            f"{path}/owner.json", error.strerror or str(error), f"remove {path} if nobody writes"
-        ) from None
+        raise UnreadableError(f"{path}/owner.json", error.strerror or str(error), f"remove {path} if nobody writes") from None
     try:
         owner = json.loads(os.read(file_fd, 4096))
         pid, started = owner["pid"], owner["started"]

@@ -102,7 +102,15 @@ def _become_monitor(
     _local._close_all_but({0, 1, 2, lock_fd, reading, writing})
     os.chdir("/")
     os.umask(0o077)
-    for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
+    for signum in (
+        signal.SIGHUP,
+        signal.SIGINT,
+        signal.SIGQUIT,
+        signal.SIGPIPE,
+        signal.SIGTSTP,
+        signal.SIGTTIN,
+        signal.SIGTTOU,
+    ):
         signal.signal(signum, signal.SIG_IGN)
     status = 0
     try:
@@ -124,9 +132,7 @@ def _log(text: str) -> None:
 class Monitor:
     """One session's monitor, from before its record to after its seal."""
 
-    def __init__(
-        self, launch: runtimes.Launch, lock_fd: int, reading: int, writing: int, size: tuple[int, int]
-    ) -> None:
+    def __init__(self, launch: runtimes.Launch, lock_fd: int, reading: int, writing: int, size: tuple[int, int]) -> None:
         self.launch, self.spec, self.folder = launch, launch.spec, launch.scratch_dir
         self.session_id, self.record_path = launch.spec["session_id"], launch.spec["record_path"]
         self.runtime = runtimes.of_spec(launch.spec)
@@ -465,9 +471,7 @@ class Monitor:
         """Write the end, trying again while the log or the disk does not let us; what stays undone, reconcile does."""
         for pause_s in (0.1, 1, 5, 20, 0):
             try:
-                finish.write_down(
-                    self.record_path, self.folder, self.spec, exit_status, status=status, reason=self._reason
-                )
+                finish.write_down(self.record_path, self.folder, self.spec, exit_status, status=status, reason=self._reason)
                 return True
             except (WorkcellError, OSError) as error:
                 _log(f"the end could not be written: {error}")

@@ -46,7 +46,7 @@ def printable(text: str) -> str:
 
 def write(text: str, stream: "IO[str] | None" = None) -> None:
     """Write text to standard output (or another stream) as UTF-8; a terminal gets no control character of the content."""
-    out = sys.stdout if stream is None else stream
+    out: Any = sys.stdout if stream is None else stream
     if out.isatty():
         text = printable(text)
     out.flush()

@@ -66,6 +66,14 @@ def tokenize(line: bytes) -> list[bytes]:
     """
     if b"\\" not in line and b"'" not in line:
         return [word for word in line.replace(b"\t", b" ").split(b" ") if word]
+    if b"'" not in line and b"\0" not in line and b"\1" not in line and b"\t" not in line:
+        # Nothing but backslashes, the usual case of a message: two bytes that no line has stand in for what they protect.
+        hidden = line.replace(b"\\\\", b"\0").replace(b"\\ ", b"\1")
+        last = b"\\" if hidden.endswith(b"\\") else b""
+        plain = hidden.replace(b"\\", b"") + last
+        if b"\0" in plain or b"\1" in plain:
+            return [word.replace(b"\1", b" ").replace(b"\0", b"\\") for word in plain.split(b" ") if word]
+        return [word for word in plain.split(b" ") if word]
     tokens: list[bytes] = []
     parts: list[bytes] | None = None
     for piece in _PIECE.finditer(line):

@@ -69,7 +69,7 @@ def decode(data: bytes, path: str = "record") -> "dict[str, Any]":
     return {**_EMPTY, **fields}
 
 
-_scan = json.JSONDecoder().scan_once
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 def _parse(text: str) -> "Any":
@@ -425,9 +425,7 @@ def _write(
 def _guard_final(path: str, before: "dict[str, Any]", updates: "dict[str, Any]", repair: bool) -> None:
     status = updates.get("status", before["status"])
     if status not in TERMINAL:
-        raise FinalRecordError(
-            path, f"refusing to overwrite terminal session status {before['status']!r} with {status!r}"
-        )
+        raise FinalRecordError(path, f"refusing to overwrite terminal session status {before['status']!r} with {status!r}")
     for name in FINAL_FIELDS:
         if not repair and updates.get(name, before[name]) != before[name]:
             raise FinalRecordError(path, f"the session is {before['status']} already, {name} stays {before[name]!r}")

@@ -27,16 +27,17 @@ _VALUES = (
 )
 _BARE_VALUE = re.compile(r"[^\t\n\f\r \"',]+")
 
+# (what such a token has in any case, its shape, what stands for it)
 _TOKENS = (
-    (re.compile(_START + "bearer" + _SPACE + r"+[A-Za-z0-9._~+/-]+=*", re.IGNORECASE), "Bearer [REDACTED]"),
-    (re.compile(_START + r"gh[pousr]_[A-Za-z0-9]{20,255}"), "[REDACTED-TOKEN]"),
-    (re.compile(_START + r"github_pat_[A-Za-z0-9_]{20,255}"), "[REDACTED-TOKEN]"),
-    (re.compile(_START + r"(?:(?:xox[baprs]|xapp|xwfp)-|xoxe[.-])[A-Za-z0-9._-]{10,}"), "[REDACTED-TOKEN]"),
-    (re.compile(_START + r"A[KS]IA[0-9A-Z]{16}(?![0-9A-Za-z])"), "[REDACTED-TOKEN]"),
-    (re.compile(_START + r"sk-[A-Za-z0-9_-]{20,}"), "[REDACTED-TOKEN]"),
-    (re.compile(_START + r"AIza[0-9A-Za-z_-]{20,}"), "[REDACTED-TOKEN]"),
-    (re.compile(_START + r"ya29\.[0-9A-Za-z_-]+"), "[REDACTED-TOKEN]"),
-    (re.compile(_START + r"eyJ[A-Za-z0-9_=-]+\.[A-Za-z0-9_=-]+\.[A-Za-z0-9_=-]*"), "[REDACTED-JWT]"),
+    ("", _START + "bearer" + _SPACE + r"+[A-Za-z0-9._~+/-]+=*", "Bearer [REDACTED]"),
+    ("gh", _START + r"gh[pousr]_[A-Za-z0-9]{20,255}", "[REDACTED-TOKEN]"),
+    ("github_pat_", _START + r"github_pat_[A-Za-z0-9_]{20,255}", "[REDACTED-TOKEN]"),
+    ("x", _START + r"(?:(?:xox[baprs]|xapp|xwfp)-|xoxe[.-])[A-Za-z0-9._-]{10,}", "[REDACTED-TOKEN]"),
+    ("IA", _START + r"A[KS]IA[0-9A-Z]{16}(?![0-9A-Za-z])", "[REDACTED-TOKEN]"),
+    ("sk-", _START + r"sk-[A-Za-z0-9_-]{20,}", "[REDACTED-TOKEN]"),
+    ("AIza", _START + r"AIza[0-9A-Za-z_-]{20,}", "[REDACTED-TOKEN]"),
+    ("ya29.", _START + r"ya29\.[0-9A-Za-z_-]+", "[REDACTED-TOKEN]"),
+    ("eyJ", _START + r"eyJ[A-Za-z0-9_=-]+\.[A-Za-z0-9_=-]+\.[A-Za-z0-9_=-]*", "[REDACTED-JWT]"),
 )
 
 
@@ -51,8 +52,10 @@ def redact(text: str, home: str = "") -> str:
         text = _without_private_keys(text)
     if ":" in text or "=" in text:
         text = _without_named_secrets(text)
-    for pattern, replacement in _TOKENS:
-        text = pattern.sub(replacement, text)
+    bearer = "bearer" in text.lower()
+    for part, shape, replacement in _TOKENS:
+        if part in text if part else bearer:
+            text = re.sub(shape, replacement, text, flags=0 if part else re.IGNORECASE)
     return text
 
 

@@ -54,7 +54,7 @@ def which(name: str, path: str | None = None) -> str | None:
 
 
 def capture(
-    argv: "Sequence[str]",
+    argv: list[str],
     env: "Mapping[str, str]",
     timeout_s: float = 600.0,
     limit_bytes: int = 64 << 20,

@@ -137,9 +137,7 @@ def check_file(found: os.stat_result, path: str, limit_bytes: int = 0, closed: i
         raise UnreadableError(path, why, next_step)
 
 
-def open_file(
-    dir_fd: int, name: str, path: str, flags: int = FILE_FLAGS, limit_bytes: int = 0, closed: int = 0o077
-) -> int:
+def open_file(dir_fd: int, name: str, path: str, flags: int = FILE_FLAGS, limit_bytes: int = 0, closed: int = 0o077) -> int:
     """Return a checked descriptor of a file in a checked folder; `path` is for messages.
 
     Raises FileNotFoundError where it is missing, UnreadableError where it is not to be trusted.

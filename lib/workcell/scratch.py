@@ -8,7 +8,6 @@ import errno
 import fcntl
 import json
 import os
-import secrets
 import stat
 
 from workcell import atomic, schema
@@ -37,7 +36,7 @@ def make(profile_dir: str) -> str:
     """Make a new scratch folder in a profile's folder and return its path."""
     atomic.make_dir(profile_dir)
     for _ in range(100):
-        path = os.path.join(profile_dir, PREFIX + "".join(secrets.choice(_LETTERS) for _ in range(6)))
+        path = os.path.join(profile_dir, PREFIX + "".join(_LETTERS[byte % 62] for byte in os.urandom(6)))
         try:
             os.mkdir(path, 0o700)
             os.chmod(path, 0o700)  # whatever the umask took away

@@ -24,9 +24,7 @@ class Result:
     `unreadable` or `unsupported`; `why` says it in words. `notes` are remarks that do not change the verdict.
     """
 
-    def __init__(
-        self, verdict: str, why: str = "", key_id: str = "", head_digest: str = "", signed_at: str = ""
-    ) -> None:
+    def __init__(self, verdict: str, why: str = "", key_id: str = "", head_digest: str = "", signed_at: str = "") -> None:
         self.verdict, self.why, self.key_id, self.head_digest, self.signed_at = (
             verdict,
             why,
@@ -312,8 +310,6 @@ def _check_seal(seal: "dict[str, Any]", session_id: str, head: str, signing_dir:
     named = seal["head_digest"]
     # A genuine seal over another head tells that the log was changed, not the seal.
     result.genuine_elsewhere = (
-        named != head
-        and named.isascii()
-        and keys.signature_fits(key, signature, canonical.seal_message(session_id, named))
+        named != head and named.isascii() and keys.signature_fits(key, signature, canonical.seal_message(session_id, named))
     )
     return result

@@ -31,9 +31,7 @@ def read_message(path: str) -> bytes:
     return data
 
 
-def send(
-    session: live.Session, message: bytes, enter: bool, raw: bool, secret: bool, timeout_s: float
-) -> tuple[int, str]:
+def send(session: live.Session, message: bytes, enter: bool, raw: bool, secret: bool, timeout_s: float) -> tuple[int, str]:
     """Deliver a message, audit it and touch the record; return (bytes taken, live status).
 
     The count is that of the message and of its Enter, not of paste marks. Raises WorkcellError with the number of bytes taken
@@ -148,7 +146,9 @@ def _write(session: live.Session, fd: int, data: bytes, deadline: float, extra: 
         happened = poller.poll(max(0.0, left_s) * 1000)
         taken = min(max(0, done - extra), total)
         if not happened:
-            raise WorkcellError(session.id, f"the agent did not read in time: {taken} of {total} bytes were taken", "try again later")
+            raise WorkcellError(
+                session.id, f"the agent did not read in time: {taken} of {total} bytes were taken", "try again later"
+            )
         try:
             done += os.write(fd, data[done : done + ATOMIC_BYTES])
         except BlockingIOError:

@@ -5,7 +5,6 @@ scratch folder with the intent -> monitor, which holds its lock -> clone -> reco
 
 import fcntl
 import os
-import shlex
 
 from workcell import agents, audit, events, launch, layout, monitor, record, runtimes, safe_open, scratch, terminal, workspace
 from workcell.errors import PreconditionError, UnreadableError, UsageError, WorkcellError
@@ -44,6 +43,8 @@ class Plan:
     def command_line(self) -> str:
         """Return the command that would be run, quoted for a shell."""
         self.spec["scratch_dir"] = os.path.join(self.spec["profile_dir"], scratch.PREFIX + "XXXXXX")
+        import shlex
+
         return shlex.join(self.runtime.plan(self.launch())[0])
 
 
@@ -59,6 +60,9 @@ def prepare(options: "Any") -> Plan:
         raise UsageError("option value", "must not contain a newline or a carriage return", "see --help")
     isolated = options.session_workspace == "isolated"
     path = workspace.check_folder(options.workspace)
+    for name in (path, layout.state_root(), options.debug_log):
+        if not name.isprintable() and any("\udc80" <= c <= "\udcff" for c in name):
+            raise PreconditionError(repr(name), "is no UTF-8, and no record could name it", "rename it")
     profile = layout.check_profile(options.profile) if options.profile else layout.derived_profile(path)
     git = workspace.Git([path, os.path.join(path, ".git")])
     source = workspace.inspect(git, path)
@@ -99,7 +103,27 @@ def prepare(options: "Any") -> Plan:
         transcript=not options.no_transcript,
         debug_log=debug_log,
     )
+    if confined and not isolated:
+        _check_access(plan)
     return plan
+
+
+def _check_access(plan: Plan) -> None:
+    """Warn where the agent could not write the workspace itself, and refuse where it could not even read it.
+
+    Only root's sandboxes run as somebody else, and only when root owns the workspace as somebody who owns nothing.
+    """
+    uid, gid = plan.spec["uid"], plan.spec["gid"]
+    if uid == os.geteuid():
+        return
+    found = os.stat(plan.source.path)
+    allowed = found.st_mode >> (6 if found.st_uid == uid else 3 if found.st_gid == gid else 0)
+    why = f"belongs to uid {found.st_uid}, and the agent runs as uid {uid}"
+    next_step = "give it to an ordinary user with chown, or leave out --session-workspace direct"
+    if allowed & 5 != 5:
+        raise PreconditionError(plan.source.path, f"{why}, which cannot read it", next_step)
+    if not allowed & 2:
+        plan.warnings.append(f"{plan.source.path}: {why}, which cannot write it; {next_step}")
 
 
 def check_log_path(path: str) -> str:
@@ -210,5 +234,3 @@ def _summary(fields: "dict[str, Any]") -> list[tuple[str, str]]:
         ("file_trace_log_path", shown("file_trace_log_path")),
         ("transcript_log_path", shown("transcript_log_path")),
     ]
-
-

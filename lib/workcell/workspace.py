@@ -201,8 +201,7 @@ def check_isolated(source: Source) -> None:
             "commit or stash them, or use --session-workspace direct",
         )
     promisor = any(
-        key == "extensions.partialclone" or (key.startswith("remote.") and key.endswith(".promisor"))
-        for key in source.settings
+        key == "extensions.partialclone" or (key.startswith("remote.") and key.endswith(".promisor")) for key in source.settings
     )
     if promisor:
         raise PreconditionError(
@@ -259,7 +258,9 @@ def clone(git: Git, source: Source, path: str, session_id: str, uid: int, gid: i
         raise WorkcellError(path, f"git clone failed: {made.reason()}", "repair the source repository and start again")
     checked_out = git(path, "checkout", "--quiet", "--force", "--no-track", "-B", branch, source.head)
     if checked_out.exit_status != 0:
-        raise WorkcellError(path, f"git checkout failed: {checked_out.reason()}", "repair the source repository and start again")
+        raise WorkcellError(
+            path, f"git checkout failed: {checked_out.reason()}", "repair the source repository and start again"
+        )
     if uid != os.geteuid():
         _give_away(path, uid, gid)
     return branch

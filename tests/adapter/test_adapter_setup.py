@@ -55,7 +55,7 @@ def test_anything_else_in_its_place_is_replaced_and_links_are_not_followed(run, 
     else:
         path.mkdir()
     with run(WAIT, fifo_path=str(path)) as session:
-        harness.wait_until(lambda: stat.S_ISFIFO(os.lstat(str(path)).st_mode) if os.path.lexists(str(path)) else False)
+        harness.wait_until(lambda: path.is_fifo() and not path.is_symlink(), "a FIFO")
         session.send(b"\n")
         assert session.wait() == 3
     assert kind != "link to a file" or target.read_text() == "precious"

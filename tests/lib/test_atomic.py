@@ -4,8 +4,8 @@ import os
 import stat
 
 import pytest
-from evidence_support import Children, content
 
+from evidence_support import Children, content
 from workcell import atomic
 
 
@@ -81,8 +81,7 @@ def test_ten_writers_at_once_leave_one_whole_file_and_no_temporary(tmp_path):  #
     children = Children()
     for letter in "abcdefghij":
         children.start(
-            "from workcell import atomic\n"
-            "for _ in range(20): atomic.replace_file(sys.argv[1], sys.argv[2].encode() * 5000)",
+            "from workcell import atomic\nfor _ in range(20): atomic.replace_file(sys.argv[1], sys.argv[2].encode() * 5000)",
             path,
             letter,
         )

@@ -1,11 +1,12 @@
 """The audit log: whole lines, one chain, each session's events and no other's."""
 
 import os
-import re
-import resource
 import stat
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from evidence_support import (
     FINAL,
     LIB,
@@ -20,10 +21,7 @@ from evidence_support import (
     profile_folder,
     write,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-
-from workcell import audit, errors, layout, lock, quoting, record
+from workcell import audit, errors, layout, lock, record
 
 
 @pytest.fixture(autouse=True)
@@ -106,8 +104,21 @@ def test_only_the_log_itself_is_written_to(make, tmp_path):  # D14
     assert content(victim) == b"keep"
 
 
-hostile = st.text(st.characters(codec=None), max_size=40) | st.sampled_from(
-    ["a b", "session_id=other", "x record_digest=" + "0" * 64, "\n", "a\nevent=exit", "'", "$'", "\\", "=", "\x00", "\udcff", "é"]
+hostile = st.text(st.characters(exclude_categories=()), max_size=40) | st.sampled_from(
+    [
+        "a b",
+        "session_id=other",
+        "x record_digest=" + "0" * 64,
+        "\n",
+        "a\nevent=exit",
+        "'",
+        "$'",
+        "\\",
+        "=",
+        "\x00",
+        "\udcff",
+        "é",
+    ]
 )
 
 
@@ -118,9 +129,8 @@ def test_values_come_back_as_they_were_and_forge_no_field(values):  # J09
     pairs = dict(audit.decode(line))
     assert set(pairs) == {b"timestamp", b"event", b"session_id", b"record_digest", *(k.encode() for k in values)}
     for key, value in values.items():
-        kept = value.replace("\0", "\u2400").encode("utf-8", "surrogatepass" if re.search("[\ud800-\udfff]", value) else "strict")
-        if not re.search("[\ud800-\udfff]", value):
-            assert pairs[key.encode()] == kept
+        if value.isprintable() or not any("\ud800" <= character <= "\udfff" for character in value):
+            assert pairs[key.encode()].decode() == value.replace("\0", "\u2400")
 
 
 def test_bytes_that_are_no_text_are_kept_as_bytes():
@@ -132,7 +142,7 @@ def test_bytes_that_are_no_text_are_kept_as_bytes():
 def test_a_key_that_is_there_twice_is_a_mistake_of_ours():
     with pytest.raises(ValueError):
         audit.append_event(log_of(), "command", SESSION, [("event", "x")])
-    assert not os.path.exists(log_of())
+    assert content(log_of()) == b""
 
 
 def test_a_message_too_long_for_a_line_is_cut_and_its_digest_kept():
@@ -264,7 +274,14 @@ def test_a_failed_sync_is_a_failed_append(monkeypatch):
 
 @pytest.mark.parametrize(
     "tail",
-    [b"x", b"timestamp=2026-03-02T08:15:00Z event=ex", b"\0" * 4096, b"\xff\xfe garbage", b"$'never closed", b"a=1 b=2 " * 40_000],
+    [
+        b"x",
+        b"timestamp=2026-03-02T08:15:00Z event=ex",
+        b"\0" * 4096,
+        b"\xff\xfe garbage",
+        b"$'never closed",
+        b"a=1 b=2 " * 40_000,
+    ],
     ids=lambda tail: repr(tail[:16]),
 )
 def test_a_torn_line_is_kept_elsewhere_and_the_chain_goes_on(tail):  # J05, D12
@@ -351,7 +368,7 @@ def test_the_lines_of_a_session_are_its_own():
 
 
 def test_an_id_that_is_written_with_escapes_is_still_the_sessions():
-    escaped = b"timestamp=t event=x $'session_id=2026\\0603\\06002T081500Z-1f3a9c20' "
+    escaped = b"timestamp=t event=x $'session_id=2026\\0603\\0602T081500Z-1f3a9c20' "
     add_events("launch")
     write(log_of(), content(log_of()) + escaped + b"\n")
     assert len(list(audit.session_lines(path_of(), fields_for(SESSION)))) == 2
@@ -454,11 +471,11 @@ def test_a_log_of_any_size_is_checked_in_little_memory(children):  # D11
             file.write(b"".join([b"timestamp=x event=y session_id=z\n"] * 32768))
     assert os.path.getsize(log_of()) > 64 << 20 and line
     source = """
-import os, resource
+import os
 from workcell import audit
 fd = audit.open_log(sys.argv[1])
 for line in audit.select(fd, os.fstat(fd).st_size, sys.argv[1], sys.argv[2], ""): pass
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
     child = children.start(source, log_of(), SESSION)
     assert int(child.stdout.read()) < 60_000, "kilobytes at most"
@@ -471,6 +488,16 @@ def test_nothing_on_the_reading_side_needs_hashing():
 
     program = f"import sys; sys.path.insert(0, {LIB!r}); from workcell import audit, record; print(' '.join(sys.modules))"
     loaded = set(subprocess.run([sys.executable, "-I", "-S", "-c", program], stdout=-1, text=True, check=True).stdout.split())
-    unwanted = {"hashlib", "_hashlib", "cryptography", "subprocess", "plumbum", "jsonschema", "typing", "pathlib", "tempfile"}
+    unwanted = {
+        "hashlib",
+        "_hashlib",
+        "cryptography",
+        "subprocess",
+        "plumbum",
+        "jsonschema",
+        "typing",
+        "pathlib",
+        "tempfile",
+    }
     assert not loaded & unwanted
-    assert quoting.__name__ in loaded and resource
+    assert "workcell.quoting" in loaded

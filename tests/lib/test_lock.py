@@ -7,8 +7,8 @@ import stat
 import threading
 
 import pytest
-from evidence_support import Children, content, wait_until
 
+from evidence_support import Children, content, wait_until
 from workcell import errors, lock
 
 HOLD = """
@@ -51,9 +51,9 @@ def lock_folder(path, pid, started):
 
 def test_a_held_lock_is_busy_and_the_error_says_what_to_do(tmp_path, children):
     holder = hold(children, tmp_path)
-    with pytest.raises(errors.BusyError, match="another process has held it for 0.1 s; try again"):
-        with lock.exclusive(str(tmp_path), 0.1):
-            pass
+    busy = pytest.raises(errors.BusyError, match="another process has held it for 0.1 s; try again")
+    with busy, lock.exclusive(str(tmp_path), 0.1):
+        pass
     holder.stdin.close()
     with lock.exclusive(str(tmp_path), 10):
         pass
@@ -89,16 +89,14 @@ def test_the_guard_is_private_and_stays(folder):
 @pytest.mark.parametrize("make", [lambda p: p.symlink_to("/dev/null"), lambda p: p.mkdir(), lambda p: os.mkfifo(p)])
 def test_a_guard_that_is_no_plain_file_is_refused(folder, make):
     make(folder[0] / "x.log.lock.guard")
-    with pytest.raises(errors.UnreadableError, match="regular file"):
-        with audit_lock(folder):
-            pass
+    with pytest.raises(errors.UnreadableError, match="regular file"), audit_lock(folder):
+        pass
 
 
 def test_a_living_lock_folder_is_waited_for_and_then_busy(folder):
     lock_folder(folder[0], os.getpid(), lock.generation(os.getpid()))
-    with pytest.raises(errors.BusyError, match="another writer has held it"):
-        with audit_lock(folder, 0.1):
-            pass
+    with pytest.raises(errors.BusyError, match="another writer has held it"), audit_lock(folder, 0.1):
+        pass
     assert (folder[0] / "x.log.lock").is_dir(), "it is not ours to remove"
 
 
@@ -141,28 +139,28 @@ def test_a_lock_folder_without_a_living_owner_is_removed(folder, children, pid, 
 
 def test_a_living_owner_with_an_old_kind_of_start_time_counts(folder):
     lock_folder(folder[0], os.getpid(), "Mon Jan  1 00:00:00 2024")
-    with pytest.raises(errors.BusyError):
-        with audit_lock(folder, 0.05):
-            pass
+    with pytest.raises(errors.BusyError), audit_lock(folder, 0.05):
+        pass
 
 
-@pytest.mark.parametrize(
-    "text", ["", "x", "[]", "null", '{"pid": 0, "started": "linux:1"}', '{"pid": -1, "started": "x"}', '{"pid": true, "started": "x"}',
-             '{"pid": 99999999999999999999, "started": "x"}', '{"pid": 5}', "[" * 4000],
-)  # fmt: skip
+NO_OWNER = [
+    "", "x", "[]", "null", '{"pid": 5}', "[" * 4000, '{"pid": 0, "started": "linux:1"}', '{"pid": -1, "started": "x"}',
+    '{"pid": true, "started": "x"}', '{"pid": 99999999999999999999, "started": "x"}', '{"pid": 1, "started": 5}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NO_OWNER)
 def test_a_lock_folder_that_says_nothing_is_an_error_and_no_signal_goes_anywhere(folder, text):
     (folder[0] / "x.log.lock").mkdir()
     (folder[0] / "x.log.lock" / "owner.json").write_text(text)
-    with pytest.raises(errors.UnreadableError, match="does not say who holds the lock"):
-        with audit_lock(folder):
-            pass
+    with pytest.raises(errors.UnreadableError, match="does not say who holds the lock"), audit_lock(folder):
+        pass
 
 
 def test_a_stale_lock_folder_with_something_else_in_it_is_an_error(folder):
     (folder[0] / "x.log.lock" / "deep").mkdir(parents=True)
-    with pytest.raises(errors.UnreadableError, match="cannot be removed"):
-        with audit_lock(folder):
-            pass
+    with pytest.raises(errors.UnreadableError, match="cannot be removed"), audit_lock(folder):
+        pass
 
 
 def test_never_two_inside_and_none_is_forgotten(tmp_path, children):  # G10

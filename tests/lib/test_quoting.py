@@ -38,13 +38,18 @@ def test_any_words_come_back_as_they_were_and_as_many(given_words):  # J09
 def test_bash_reads_our_quoting_and_writes_the_same(given_words):
     environment = {"LC_ALL": "C", "PATH": "/usr/bin:/bin"}
     ours = b"\n".join(map(quoting.quote, given_words))
-    done = subprocess.run(
-        ["bash", "-c", r'printf "%q\n" "$@"', "bash", *given_words], env=environment, stdout=-1, check=True
-    )
+    done = subprocess.run(["bash", "-c", r'printf "%q\n" "$@"', "bash", *given_words], env=environment, stdout=-1, check=True)
     assert done.stdout == ours + b"\n"
     script = b"printf '%s\\0' " + b" ".join(map(quoting.quote, given_words))
     done = subprocess.run(["bash"], input=script, env=environment, stdout=-1, check=True)
     assert done.stdout.split(b"\0")[:-1] == given_words
+
+
+@given(st.lists(st.sampled_from([b"\\", b" ", b"a", b"=", b"\t", b"\0", b"\1", b"$", b","]), max_size=20).map(b"".join))
+def test_the_short_way_for_lines_with_backslashes_gives_what_the_long_way_gives(line):
+    """A quote anywhere makes it the long way; two of them are an empty word."""
+    separator = b"x " if line.endswith(b"\\") else b" "
+    assert quoting.tokenize(line + separator) + [b""] == quoting.tokenize(line + separator + b"''")
 
 
 @given(st.binary(max_size=80))

