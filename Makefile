@@ -42,10 +42,10 @@ demo: $(VENV)/.run
 	@$(VENV_PYTHON) tools/demo.py
 
 test: $(VENV)/.test
-	$(if $(VECTORS),WORKCELL_VECTORS=$(abspath $(VECTORS)) ,)$(VENV_PYTHON) -m pytest -q -n $(JOBS) tests
+	$(if $(VECTORS),WORKCELL_VECTORS=$(abspath $(VECTORS)) ,)$(VENV_PYTHON) -m pytest -q -n $(JOBS) --dist loadgroup tests
 
 soak: $(VENV)/.test
-	WORKCELL_SCALE=1 $(VENV_PYTHON) -m pytest -q -n $(JOBS) tests -k 'soak or many or parallel'
+	WORKCELL_SCALE=1 $(VENV_PYTHON) -m pytest -q -n $(JOBS) --dist loadgroup tests -k 'soak or many or parallel'
 
 check: lint
 
@@ -72,6 +72,7 @@ dist: $(VENV)/.test
 # shim on PATH would cost more than the command.
 install:
 	@interpreter=$$($(PYTHON) -c 'import sys; print(sys.executable)') && \
+	case "$$interpreter" in *' '*) echo "make install: $$interpreter: a path with blanks cannot stand in a first line; name another with PYTHON=" >&2; exit 1;; esac && \
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "make install: $(PYTHON) is older than 3.11; name another with PYTHON=")' && \
 	$(PYTHON) -c 'import cryptography' 2>/dev/null || { echo 'make install: $(PYTHON) has no package cryptography; install requirements.txt for it, or name another with PYTHON=' >&2; exit 1; }; \
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(LIB)/workcell/runtimes' '$(LIB)/adapter' '$(LIB)/schema' '$(DESTDIR)$(PREFIX)/share/man/man1' && \

@@ -21,6 +21,11 @@ import struct
 import sys
 import termios
 import time
+import tty
+
+TYPE_CHECKING = False  # typing itself is slow to load
+if TYPE_CHECKING:
+    from typing import Any, Callable
 
 DEFAULT_FIFO_PATH = "/state/tmp/workcell/session-stdin"
 DEFAULT_SIZE = (24, 80, 0, 0)  # rows, columns, and the same in pixels
@@ -37,7 +42,7 @@ GRACE_S = 2.0
 KILL_REPEAT_S = 0.05
 KILL_PATIENCE_S = 10.0
 DRAIN_S = 0.5
-FLUSH_STALL_S = 30.0
+FLUSH_STALL_S = 120.0
 PR_SET_CHILD_SUBREAPER = 36
 
 TO_FOREGROUND = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)  # what a key would do
@@ -54,6 +59,15 @@ class SetupError(Exception):
 def printable(text: str) -> str:
     """Return `text` with every character that could steer a terminal replaced."""
     return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def attempt(function: Callable[..., Any], *arguments: Any) -> bool:
+    """Call `function` and return whether the system let it, rather than raise."""
+    try:
+        function(*arguments)
+    except (OSError, termios.error):
+        return False
+    return True
 
 
 def read_some(fd: int, size_bytes: int = READ_BYTES) -> bytes | None:
@@ -91,20 +105,15 @@ def environment() -> dict[bytes, bytes]:
 
 def own_standard_descriptors() -> None:
     """Hold 0, 1 and 2 and nothing else: what was leaked to us must end with whoever leaked it."""
-    while True:
-        fd = os.open(os.devnull, os.O_RDWR)
-        if fd > 2:
-            break
+    while os.open(os.devnull, os.O_RDWR) <= 2:
+        pass
     try:
         descriptors = [int(name) for name in os.listdir("/proc/self/fd")]
     except OSError:
         descriptors = list(range(1024))
     for fd in descriptors:
         if fd > 2:
-            try:
-                os.close(fd)
-            except OSError:
-                pass
+            attempt(os.close, fd)
 
 
 def open_fifo(path: str) -> tuple[int, tuple[int, int] | None]:
@@ -160,22 +169,13 @@ def descendants() -> dict[int, str] | None:
     return found
 
 
-def send_signal(send, target: int, number: int) -> bool:
-    """Call os.kill or os.killpg as `send`; return whether anything was there to be signalled."""
-    try:
-        send(target, number)
-    except OSError:
-        return False
-    return True
-
-
 class Outer:
     """The container's terminal, or whatever stands on descriptors 0 to 2 in its place."""
 
     def __init__(self) -> None:
         self.tty_fd = next((fd for fd in (0, 1, 2) if os.isatty(fd)), -1)
         self.flags: dict[int, int] = {}
-        self.attributes: list | None = None
+        self.attributes: list[Any] | None = None
 
     def take(self) -> None:
         """Become the terminal's session if it has none, make it raw, and let no read or write block."""
@@ -184,31 +184,17 @@ class Outer:
             fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_NONBLOCK)
         if self.tty_fd < 0:
             return
-        try:
-            fcntl.ioctl(self.tty_fd, termios.TIOCSCTTY, 0)
-        except OSError:
-            pass  # no session leader, or has a terminal already
+        attempt(fcntl.ioctl, self.tty_fd, termios.TIOCSCTTY, 0)  # refused unless we lead a session without a terminal
         try:
             self.attributes = termios.tcgetattr(self.tty_fd)
-            iflag, oflag, cflag, lflag, ispeed, ospeed, cc = termios.tcgetattr(self.tty_fd)
-            iflag &= ~(termios.IGNBRK | termios.BRKINT | termios.PARMRK | termios.ISTRIP | termios.INLCR
-                       | termios.IGNCR | termios.ICRNL | termios.IXON | termios.IXOFF)
-            lflag &= ~(termios.ECHO | termios.ECHONL | termios.ICANON | termios.ISIG | termios.IEXTEN)
-            cflag = cflag & ~(termios.CSIZE | termios.PARENB) | termios.CS8
-            cc[termios.VMIN], cc[termios.VTIME] = 1, 0
-            # TCSANOW: what was typed before this moment must not be flushed
-            termios.tcsetattr(self.tty_fd, termios.TCSANOW,
-                              [iflag, oflag & ~termios.OPOST, cflag, lflag, ispeed, ospeed, cc])
+            tty.setraw(self.tty_fd, termios.TCSANOW)  # by default it would flush what was typed before
         except termios.error:
             pass  # hung up already: goes on as without a terminal
 
     def restore(self) -> None:
         """Put terminal attributes and descriptor flags back as they were found."""
         if self.attributes is not None:
-            try:
-                termios.tcsetattr(self.tty_fd, termios.TCSANOW, self.attributes)
-            except termios.error:
-                pass
+            attempt(termios.tcsetattr, self.tty_fd, termios.TCSANOW, self.attributes)
         for fd, flags in self.flags.items():
             fcntl.fcntl(fd, fcntl.F_SETFL, flags)
 
@@ -248,7 +234,7 @@ class Input:
     """Bytes on their way into the provider's terminal; never more unread ones in the kernel than fit in one line.
 
     Whatever mode the program switches to, and whenever it does, what the kernel holds is then still whole: it drops
-    bytes only from a line that outgrows its buffer (n_tty(4) in the kernel's documentation, README.md has the figures).
+    bytes only from a line that outgrows its buffer (termios(3), canonical mode).
     """
 
     def __init__(self, pty_fd: int, tty_fd: int) -> None:
@@ -304,8 +290,8 @@ class Input:
         """Choose how to hand over the part of a long line that fills the window.
 
         A VEOF on an empty line would be the end of input, so it always follows, in the same write, a byte that is
-        certain to be in the line. The patience, once in each stay in canonical mode, is for a program about to leave it:
-        that would find a NUL in place of the VEOF.
+        certain to be in the line. The patience, once in each stay in canonical mode, is for a program about to leave
+        it: that would find a NUL in place of the VEOF.
         """
         if not rules.push:
             return bytes(self.pending[:UNREAD_LIMIT_BYTES]), b""  # no means to save the line: as on any terminal
@@ -346,7 +332,7 @@ class Input:
             # with nothing to read this waits until the kernel has passed on all that was written
             for _, events in poller.poll(0):
                 return 0 if events & select.POLLHUP else None  # hung up: unknown for ever, do not wait for it
-            return struct.unpack("i", fcntl.ioctl(self.tty_fd, termios.FIONREAD, b"\0" * 4))[0]
+            return int.from_bytes(fcntl.ioctl(self.tty_fd, termios.FIONREAD, b"\0" * 4), sys.byteorder)
         except OSError:
             return 0
 
@@ -424,9 +410,9 @@ class Provider:
             if foreground > 1 and foreground != self.pid:
                 groups.insert(0, foreground)
         for group in groups:
-            reached = send_signal(os.killpg, group, number)
+            reached = attempt(os.killpg, group, number)
             if not reached and group == self.pid:
-                send_signal(os.kill, group, number)
+                attempt(os.kill, group, number)
             if reached and number in TO_FOREGROUND:
                 break
         if number in (signal.SIGTERM, signal.SIGHUP):
@@ -438,7 +424,7 @@ class Provider:
         everybody = [-1] if os.getpid() == 1 else [-self.pid] if found is None else list(found)
         for pid in everybody:
             for number in numbers:
-                send_signal(os.kill, pid, number)
+                attempt(os.kill, pid, number)
         return found or {}
 
 
@@ -481,7 +467,7 @@ class Adapter:
         try:
             self.fifo_fd, self.fifo_identity = open_fifo(self.fifo_path)  # from here on others take us for ready
         except OSError as error:
-            raise SetupError(printable(self.fifo_path) + ": no input FIFO: " + str(error.strerror)) from error
+            raise SetupError(self.fifo_path + ": no input FIFO: " + str(error.strerror)) from error
         for number in self.received:
             if number in ENDS_AN_EARLY_START:
                 return 128 + number
@@ -496,10 +482,10 @@ class Adapter:
         if self.fifo_identity:
             try:
                 found = os.lstat(self.fifo_path)
-                if (found.st_dev, found.st_ino) == self.fifo_identity:
-                    os.unlink(self.fifo_path)
             except OSError:
-                pass
+                return
+            if (found.st_dev, found.st_ino) == self.fifo_identity:
+                attempt(os.unlink, self.fifo_path)
 
     def kill(self) -> None:
         """End everything at once, after an error of our own."""
@@ -516,12 +502,16 @@ class Adapter:
         reason = os.strerror(number)
         if there and number == errno.ENOENT:
             reason = "the interpreter or loader that it names is missing"
-        self._note(printable(program) + ": " + reason)
+        self._note(program + ": " + reason)
         return 127 if missing else 126
+
+    def _note_processes(self, what: str, found: dict[int, str]) -> None:
+        names = [f"{pid} ({name})" for pid, name in found.items()]
+        self._note(what + ": " + ", ".join(names[:8]) + (", ..." if len(names) > 8 else ""))
 
     def _note(self, text: str) -> None:
         end = "\r\n" if os.isatty(1) else "\n"
-        self.output += ("pty_adapter: " + text + end).encode("utf-8", "replace")
+        self.output += ("pty_adapter: " + printable(text) + end).encode("utf-8", "replace")
 
     def _relay(self) -> int:
         """Relay until the program and all that it started are gone; return its exit status."""
@@ -556,10 +546,12 @@ class Adapter:
             found = self.provider.signal_rest(signal.SIGKILL)
             if self.give_up_at is None:
                 self.give_up_at = now + KILL_PATIENCE_S
-                names = [f"{pid} ({printable(name)})" for pid, name in found.items()]
-                self._note("left behind and killed: " + ", ".join(names[:8]) + (", ..." if len(names) > 8 else ""))
+                self._note_processes("left behind and killed", found)
+            elif now >= self.give_up_at:
+                self._note_processes("left behind and out of reach", found)
+                return True
             self.kill_at = now + KILL_REPEAT_S
-        return self.give_up_at is not None and now >= self.give_up_at
+        return False
 
     def _resize(self) -> None:
         self.resize_at = None
@@ -641,33 +633,32 @@ class Adapter:
 
 
 def complain(text: str) -> None:
-    try:
-        os.write(2, ("pty_adapter: " + text + "\n").encode("utf-8", "replace"))
-    except OSError:
-        pass
+    """Print one line on standard error."""
+    attempt(os.write, 2, ("pty_adapter: " + printable(text) + "\n").encode("utf-8", "replace"))
 
 
 def main(argv: list[str]) -> int:
-    command = argv[1:]
-    if command[:1] == ["--"]:
-        del command[0]
+    """Run the command in `argv`; return the exit status."""
+    command = argv[2:] if argv[1:2] == ["--"] else argv[1:]
     if not command:
         complain("no program given: usage: pty_adapter.py [--] PROGRAM [ARG...]")
         return 2
-    own_standard_descriptors()
-    adapter = Adapter(command)
+    adapter = None
     try:
-        return adapter.run()
+        own_standard_descriptors()
+        adapter = Adapter(command)
+        status, complaint = adapter.run(), ""
     except SetupError as error:
+        status, complaint = 1, str(error)
+    except Exception as error:  # never a traceback on the terminal, never a program without its adapter
+        status, complaint = 1, f"internal error: {type(error).__name__}: {error}"
+        if adapter:
+            adapter.kill()
+    if adapter:
         adapter.restore()
-        complain(str(error))
-    except Exception as error:
-        adapter.kill()
-        adapter.restore()
-        complain("internal error: " + printable(type(error).__name__ + ": " + str(error)))
-    finally:
-        adapter.restore()
-    return 1
+    if complaint:
+        complain(complaint)
+    return status
 
 
 if __name__ == "__main__":

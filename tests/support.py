@@ -52,6 +52,38 @@ def processes_with(mark):
     return found
 
 
+def unused_user():
+    """Return a (uid, gid) that no account and no process has; an ordinary user needs no account to run sessions."""
+    import pwd
+
+    taken = set()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                taken.add(os.stat(f"/proc/{name}").st_uid)
+            except OSError:
+                continue
+    for uid in range(60100, 60900):
+        if uid not in taken:
+            try:
+                pwd.getpwuid(uid)
+            except KeyError:
+                return uid, uid
+    raise AssertionError("no free user id")
+
+
+def python_for(user):
+    """Return a python3 that a user can run: ours may lie in a home that is closed to others."""
+    if user is None or os.geteuid() == user[0]:
+        return sys.executable
+    path = os.path.dirname(os.path.realpath(sys.executable))
+    while os.stat(path).st_mode & 0o001:
+        if path == "/":
+            return sys.executable
+        path = os.path.dirname(path)
+    return "/usr/bin/python3"
+
+
 class Result:
     """What a command left: exit_status, stdout, stderr, and the key=value lines of stdout."""
 
@@ -83,11 +115,12 @@ class World:
         self.state = os.path.join(self.folder, "state")
         self.repo = os.path.join(self.home, "repo")
         self.mark = f"WORLD_OF_TEST={self.folder}"
+        self.python = python_for(user)
         os.makedirs(self.home, mode=0o755, exist_ok=True)
         self.env = {
             "HOME": self.home,
             "WORKCELL_STATE_ROOT": self.state,
-            "PATH": os.pathsep.join([BIN, os.path.dirname(sys.executable), "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"]),
+            "PATH": os.pathsep.join([BIN, os.path.dirname(self.python), "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"]),
             "LC_ALL": "C.UTF-8",
             "TZ": "UTC",
             "TERM": "xterm-256color",
@@ -119,15 +152,20 @@ class World:
         assert not check or done.exit_status == 0, done
         return done.stdout
 
-    def popen(self, *words, cwd=None, env=None, **more):
-        """Start a command in this world."""
-        drop = {"user": self.user[0], "group": self.user[1], "extra_groups": []} if self.user else {}
+    def words(self, *words):
+        """Return a command as it is run: its program by path, behind the interpreter that the tests have chosen."""
         words = [shutil.which(words[0], path=self.env["PATH"]) or words[0], *words[1:]]
         if os.path.dirname(words[0]) == BIN and not os.environ.get("WORKCELL_BIN"):
             # A checkout's executables ask PATH for python3; the tests name theirs.
             with open(words[0], "rb") as stream:
                 if b"python3" in stream.readline():
-                    words.insert(0, sys.executable)
+                    words.insert(0, self.python)
+        return words
+
+    def popen(self, *words, cwd=None, env=None, **more):
+        """Start a command in this world."""
+        drop = {"user": self.user[0], "group": self.user[1], "extra_groups": []} if self.user else {}
+        words = self.words(*words)
         cwd = cwd or (self.repo if os.path.isdir(self.repo) else self.home)
         return subprocess.Popen(words, cwd=cwd, env={**self.env, **(env or {})}, **drop, **more)
 

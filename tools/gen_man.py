@@ -37,6 +37,8 @@ INLINE = re.compile(
     r"|(?P<command>\bworkcell(?:-[a-z]+)+\b)"
     r"|(?P<word>\b[A-Z]{2,}\b|\b[A-Z]{2,}(?=s\b))"
 )
+# No word is broken and no line stretched: names of commands and files stay whole.
+LAYOUT = (".nr HY 0", ".nh", ".ad l")
 # What stands for itself in a page, whatever the device makes of it (groff_char(7)).
 SPECIAL = {"\\": r"\e", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti", '"': r"\(dq"}
 
@@ -195,6 +197,7 @@ def page(found: Header, others: list[str], of_version: str) -> str:
     out = [
         rf".\" Made by tools/gen_man.py from the header of bin/{found.name}: change that.",
         f'.TH {escape(found.name.upper(), True)} 1 "" "workcell {of_version}" "User Commands"',
+        *LAYOUT,
         ".SH NAME",
         rf"{escape(found.name, True)} \- {inline(found.summary, frozenset())}",
         ".SH SYNOPSIS",
@@ -216,7 +219,7 @@ def page(found: Header, others: list[str], of_version: str) -> str:
             out += [".TP", term(left, found.metavars), inline(text, found.metavars)]
         out += [".TP", r"\fB\-h\fR, \fB\-\-help\fR", "print the text of this page"]
     out.append(".SH EXIT STATUS")
-    for part in found.exits:
+    for part in sorted(found.exits, key=lambda part: not part[0].isdigit()):
         number, _, text = part.partition(" ")
         tag = rf"\fB{number}\fR" if number.isdigit() else r"any other"
         out += [".TP", tag, inline(text if number.isdigit() else part, found.metavars)]

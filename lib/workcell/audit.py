@@ -163,7 +163,7 @@ def claims(line: bytes, session_id: str, tokenize: "Callable[[bytes], list[bytes
 def decode(line: bytes, provider: str = "") -> list[tuple[bytes, bytes]]:
     """Return the (key, value) pairs of a line in their order.
 
-    Raises UnreadableError for quoting that never closes, a word without `=`, or a key that is there twice.
+    Raises UnreadableError for quoting that never closes, a word without `=` or with a NUL, or a key that is there twice.
     """
     try:
         tokens = quoting.tokenizer(provider)(quoting.trim(line))
@@ -181,6 +181,8 @@ def _split(tokens: list[bytes]) -> tuple[str, list[tuple[bytes, bytes]]]:
         key, equals, value = token.partition(b"=")
         if not equals:
             return f"has a bare word {_shown(token)}", []
+        if b"\0" in token:
+            return f"has a NUL in a word {_shown(token)}", []
         if key in seen:
             return f"has the key {_shown(key)} twice", []
         seen.add(key)
@@ -274,10 +276,13 @@ def check_chain(fd: int, size: int, path: str, session_id: str, provider: str, w
             digest = fields.get(b"record_digest")
             previous = fields.get(b"prev_digest", b"")
             args = [token for token in tokens if not token.startswith(_NO_ARGS)]
-            parts = (previous, fields.get(b"timestamp", b""), *args)
+            hashed = b"\0".join((previous, fields.get(b"timestamp", b""), *args))
             if not digest:
                 fault = (broken, f"record {index} has no record_digest")
-            elif sha256(b"\0".join(parts)).hexdigest().encode() != digest:
+            elif hashed.count(b"\0") != len(args) + 1:
+                # NUL parts the words in what is hashed: with one inside a word, two words have the digest of one.
+                fault = (broken, f"record {index} has a NUL in a word")
+            elif sha256(hashed).hexdigest().encode() != digest:
                 fault = (broken, f"record {index} does not match its record_digest")
             elif previous != expected:
                 fault = (broken, f"record {index} does not link to the record before it")

@@ -22,6 +22,7 @@ from workcell.runtimes import _local
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
 READY_TIMEOUT_S = 60.0
@@ -34,14 +35,18 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Channel:
-    """start's end of the pipe to its monitor: one short line each way at a time."""
+    """start's end of the pipe to its monitor: one short line each way at a time.
 
-    def __init__(self, pid: int, reading: int, writing: int) -> None:
-        self.pid, self._reading, self._writing, self._rest = pid, reading, writing, b""
+    pid: the monitor's; folder: the scratch folder that it made.
+    """
+
+    def __init__(self, reading: int, writing: int) -> None:
+        self.pid, self.folder = 0, ""
+        self._reading, self.writing, self._rest = reading, writing, b""
 
     def go(self) -> None:
         """Tell the monitor that record and event are written: it may launch."""
-        os.write(self._writing, b"go\n")
+        os.write(self.writing, b"go\n")
 
     def read_line(self, timeout_s: float) -> str | None:
         """Return the next line of the monitor, "" at its end, None when the time is up."""
@@ -60,15 +65,17 @@ class Channel:
 
     def close(self) -> None:
         """Let go of the monitor; before `go` this means that the start is given up."""
-        os.close(self._reading)
-        os.close(self._writing)
+        for fd in (self._reading, self.writing):
+            if fd >= 0:
+                os.close(fd)
+        self._reading = self.writing = -1
 
 
-def fork(launch: runtimes.Launch, lock_fd: int, size: tuple[int, int], stderr_fd: int) -> Channel:
+def fork(prepare: "Callable[[], tuple[runtimes.Launch, int]]", size: tuple[int, int], stderr_fd: int) -> Channel:
     """Fork the monitor off, twice, into a process session of its own; return the channel to it.
 
-    lock_fd holds monitor.lock; the monitor inherits the lock, and the caller's descriptor is closed here. Returns once the
-    monitor has named its pid.
+    prepare: run by the monitor: makes the scratch folder and returns (launch, descriptor that holds monitor.lock). Whoever makes
+    it has to outlive start, or a start that is killed would leave it behind. Returns once the monitor has named its pid.
     """
     to_us, from_monitor = os.pipe()
     to_monitor, from_us = os.pipe()
@@ -78,28 +85,34 @@ def fork(launch: runtimes.Launch, lock_fd: int, size: tuple[int, int], stderr_fd
             os.setsid()
             if os.fork():
                 os._exit(0)
-            _become_monitor(launch, lock_fd, to_monitor, from_monitor, size, stderr_fd)
+            _become_monitor(prepare, to_monitor, from_monitor, size, stderr_fd)
         finally:
             os._exit(70)
     os.waitpid(first, 0)
-    for fd in (from_monitor, to_monitor, lock_fd):
-        os.close(fd)
-    channel = Channel(0, to_us, from_us)
-    line = channel.read_line(10)
-    if not line:
-        raise WorkcellError("monitor", "did not start", "try again")
-    channel.pid = int(line)
+    os.close(from_monitor)
+    os.close(to_monitor)
+    channel = Channel(to_us, from_us)
+    try:
+        word, _, rest = (channel.read_line(READY_TIMEOUT_S) or "").partition(" ")
+        if word == "refused":
+            raise WorkcellError(rest)
+        if not word:
+            raise WorkcellError("monitor", "did not start", "try again")
+        channel.pid, channel.folder = int(word), rest
+    except BaseException:
+        channel.close()
+        raise
     return channel
 
 
 def _become_monitor(
-    launch: runtimes.Launch, lock_fd: int, reading: int, writing: int, size: tuple[int, int], stderr_fd: int
+    prepare: "Callable[[], tuple[runtimes.Launch, int]]", reading: int, writing: int, size: tuple[int, int], stderr_fd: int
 ) -> "NoReturn":
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1):
         os.dup2(null, fd)
     os.dup2(stderr_fd if stderr_fd >= 0 else null, 2)
-    _local._close_all_but({0, 1, 2, lock_fd, reading, writing})
+    _local._close_all_but({0, 1, 2, reading, writing})
     os.chdir("/")
     os.umask(0o077)
     for signum in (
@@ -114,11 +127,24 @@ def _become_monitor(
         signal.signal(signum, signal.SIG_IGN)
     status = 0
     try:
+        try:
+            launch, lock_fd = prepare()
+        except (WorkcellError, OSError) as error:
+            what = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+            _say(writing, f"refused {what}")
+            os._exit(1)
         Monitor(launch, lock_fd, reading, writing, size).run()
     except BaseException as error:
         _log(f"monitor failed: {type(error).__name__}: {error}")
         status = 70
     os._exit(status)
+
+
+def _say(fd: int, line: str) -> None:
+    try:
+        os.write(fd, line.encode("utf-8", "backslashreplace").replace(b"\n", b" ") + b"\n")
+    except OSError:
+        pass  # start has gone its way
 
 
 def _log(text: str) -> None:
@@ -149,13 +175,15 @@ class Monitor:
         self._kill_at = self._repaint_at = float("inf")
         self._touch_at = clock.monotonic_s() + TOUCH_EVERY_S
         self._reason = ""
+        self._terminated = False
         self._lock_fd = lock_fd
 
     # --- the whole way
 
     def run(self) -> None:
         """Wait for the word to go, launch, keep the session, and write its end down."""
-        self._say(str(os.getpid()))
+        signal.signal(signal.SIGTERM, self._on_terminate)
+        self._say(f"{os.getpid()} {self.folder}")
         if self._await_go() != b"go\n":
             self._abandon()
             return
@@ -172,10 +200,7 @@ class Monitor:
         self._finish()
 
     def _say(self, line: str) -> None:
-        try:
-            os.write(self._writing, line.encode("utf-8", "backslashreplace").replace(b"\n", b" ") + b"\n")
-        except OSError:
-            pass  # start has gone its way
+        _say(self._writing, line)
 
     def _await_go(self) -> bytes:
         while True:
@@ -216,8 +241,6 @@ class Monitor:
         self._wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        self._terminated = False
-        signal.signal(signal.SIGTERM, self._on_terminate)
 
     def _on_terminate(self, *_: object) -> None:
         self._terminated = True
@@ -278,6 +301,7 @@ class Monitor:
         if self._terminated:
             self._terminated = False
             self._reason = "monitor-terminated"
+            scratch.mark_stop(self.folder)
             self._ask_to_end()
         if now >= self._kill_at:
             self._kill_at = float("inf")

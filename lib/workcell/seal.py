@@ -58,7 +58,10 @@ def seal_session(
     """
     signing_dir = layout.signing_dir() if signing_dir is None else signing_dir
     log_path = layout.audit_log_path(record_path) if log_path is None else log_path
-    log_dir_fd = safe_open.open_dir(os.path.dirname(log_path))
+    try:
+        log_dir_fd = safe_open.open_dir(os.path.dirname(log_path))
+    except FileNotFoundError:
+        raise WorkcellError(session_id, "cannot be sealed, there is no audit log") from None
     try:
         with lock.audit_log(log_dir_fd, os.path.basename(log_path), log_path, timeout_s):
             chain = _chain_of(log_path, session_id, provider)

@@ -1,10 +1,11 @@
 """The start of a session: all checks first, then what has to be made, in an order that a crash at any point can be cleaned up after.
 
-scratch folder with the intent -> monitor, which holds its lock -> clone -> record -> `launch` event -> go -> ready.
+monitor -> its scratch folder with the lock and the intent -> clone -> record -> `launch` event -> go -> ready.
 """
 
 import fcntl
 import os
+import signal
 
 from workcell import agents, audit, events, launch, layout, monitor, record, runtimes, safe_open, scratch, terminal, workspace
 from workcell.errors import PreconditionError, UnreadableError, UsageError, WorkcellError
@@ -30,11 +31,9 @@ class Plan:
         self.warnings: list[str] = []
         self.reason = ""
 
-    def launch(self) -> runtimes.Launch:
+    def launch(self, umask: int) -> runtimes.Launch:
         """Return what the runtime needs."""
         env = launch.base_environment(self.spec, self.passed, self.source.settings, self.program.path)
-        umask = os.umask(0o077)
-        os.umask(umask)
         program = self.program
         return runtimes.Launch(
             self.spec, self.spec["scratch_dir"], env, program.argv, program.prefixes, program.path, self.home_seed, umask
@@ -45,7 +44,7 @@ class Plan:
         self.spec["scratch_dir"] = os.path.join(self.spec["profile_dir"], scratch.PREFIX + "XXXXXX")
         import shlex
 
-        return shlex.join(self.runtime.plan(self.launch())[0])
+        return shlex.join(self.runtime.plan(self.launch(0o077))[0])
 
 
 def prepare(options: "Any") -> Plan:
@@ -80,6 +79,8 @@ def prepare(options: "Any") -> Plan:
         plan.reason = f"target auto: {why}"
     plan.passed = launch.environment(options.env, agent, plan.warnings)
     if confined:
+        if not isolated:
+            runtime.check_direct(path, options.mode)
         plan.program = agents.locate(argv, path, runtime.WORKSPACE)
         plan.home_seed = launch.home_seed(agent.home)
         if options.network == "host" and not runtime.shuts_abstract_sockets("host"):
@@ -144,37 +145,50 @@ def check_log_path(path: str) -> str:
 def carry_out(plan: Plan) -> list[tuple[str, str]]:
     """Start the session and return the lines of the summary; raise WorkcellError when it did not come about."""
     spec = plan.spec
-    folder = scratch.make(spec["profile_dir"])
-    spec["scratch_dir"] = folder
-    lock_fd = scratch.create_lock(folder)
-    try:
-        scratch.write_spec(folder, spec)
-        stderr_fd = _open_debug_log(spec.get("debug_log_path", ""))
-        channel = monitor.fork(plan.launch(), lock_fd, terminal.size_or_default(), stderr_fd)
-    except BaseException:
-        scratch.remove(folder)
-        raise
+    umask = os.umask(0o077)
+    os.umask(umask)
+    stderr_fd = _open_debug_log(spec.get("debug_log_path", ""))
+    channel = monitor.fork(lambda: _make_scratch(plan, umask), terminal.size_or_default(), stderr_fd)
     if stderr_fd >= 0:
         os.close(stderr_fd)
-    waiting_fd = scratch.open_lock(folder)
+    spec["scratch_dir"] = channel.folder
+    lock_fd = scratch.open_lock(channel.folder)
+    told = False
     try:
-        _make(plan, channel.pid)
+        _make(plan, channel)
+        told = True
         channel.go()
         _await_ready(plan, channel)
         ended = channel.read_line(ENDS_AT_ONCE_S) == "ended"
-        channel.close()
-        if ended and waiting_fd is not None:
-            fcntl.flock(waiting_fd, fcntl.LOCK_SH)
     except BaseException:
+        # The monitor cleans up, also after a Ctrl-C; when its lock is free, nothing is left.
+        if told and lock_fd is not None and scratch.lock_is_held(lock_fd):
+            os.kill(channel.pid, signal.SIGTERM)
         channel.close()
-        if waiting_fd is not None:
-            # The monitor cleans up; when its lock is free, nothing is left.
-            fcntl.flock(waiting_fd, fcntl.LOCK_SH)
+        if lock_fd is not None:
+            fcntl.flock(lock_fd, fcntl.LOCK_SH)
         raise
-    finally:
-        if waiting_fd is not None:
-            os.close(waiting_fd)
-    return _summary(record.read(spec["record_path"]))
+    channel.close()
+    fields = record.read(spec["record_path"])
+    if lock_fd is not None:
+        if ended or record.is_terminal(fields):
+            fcntl.flock(lock_fd, fcntl.LOCK_SH)
+            fields = record.read(spec["record_path"])
+        os.close(lock_fd)
+    return _summary(fields)
+
+
+def _make_scratch(plan: Plan, umask: int) -> "tuple[runtimes.Launch, int]":
+    """Make the scratch folder with the intent in it; return what the runtime needs and the descriptor that holds the lock."""
+    folder = scratch.make(plan.spec["profile_dir"])
+    plan.spec["scratch_dir"] = folder
+    try:
+        lock_fd = scratch.create_lock(folder)
+        scratch.write_spec(folder, plan.spec)
+        return plan.launch(umask), lock_fd
+    except BaseException:
+        scratch.remove(folder)
+        raise
 
 
 def _open_debug_log(path: str) -> int:
@@ -183,12 +197,14 @@ def _open_debug_log(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-def _make(plan: Plan, monitor_pid: int) -> None:
+def _make(plan: Plan, channel: monitor.Channel) -> None:
     """Make the clone, the record and the `launch` event."""
     spec = plan.spec
     if spec.get("clone_path"):
+        # git holds our end of the channel too: where we are killed, the monitor waits for git before it removes the clone.
+        plan.git.pass_fds = [channel.writing]
         workspace.clone(plan.git, plan.source, spec["clone_path"], spec["session_id"], spec["uid"], spec["gid"])
-    fields = record.create(spec["record_path"], launch.first_record(spec, plan.agent, plan.source, monitor_pid))
+    fields = record.create(spec["record_path"], launch.first_record(spec, plan.agent, plan.source, channel.pid))
     pairs = events.launch(spec, fields)
     if plan.reason:
         pairs.append(("reason", plan.reason))

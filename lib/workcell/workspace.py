@@ -96,6 +96,7 @@ class Git:
             "GIT_ATTR_NOSYSTEM": "1",
             "GIT_LFS_SKIP_SMUDGE": "1",
         }
+        self.pass_fds: list[int] = []  # descriptors that each git inherits
         self.neutral = [
             "-c", "core.hooksPath=/dev/null",
             "-c", "core.fsmonitor=false",
@@ -114,22 +115,27 @@ class Git:
         ]  # fmt: skip
 
     def __call__(self, folder: str, *words: str, timeout_s: float = 600.0) -> run.Finished:
-        return run.capture(["git", *self.neutral, "-C", folder, *words], self.env, timeout_s=timeout_s)
+        return run.capture(["git", *self.neutral, "-C", folder, *words], self.env, timeout_s=timeout_s, pass_fds=self.pass_fds)
 
-    def settings(self, folder: str) -> dict[str, str]:
-        """Return the whole configuration that the operator has for a folder, last values; reading it runs nothing.
+    def configuration(self, folder: str) -> list[tuple[str, str, str]]:
+        """Return (origin, key, value) of all that the operator has configured for a folder; reading it runs nothing.
 
-        Each content filter that it names is emptied for all further calls.
+        origin: `file:` and a path, relative to the folder or absolute, or another word of git-config(1), --show-origin.
         """
         env = {name: value for name, value in self.env.items() if not name.startswith("GIT_CONFIG")}
         for name in ("XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
             if name in os.environ:
                 env[name] = os.environ[name]
-        found = run.capture(["git", "-C", folder, "config", "--null", "--list"], env, timeout_s=60)
-        values: dict[str, str] = {}
-        for entry in os.fsdecode(found.stdout).split("\0"):
-            key, _, value = entry.partition("\n")
-            values[key] = value
+        found = run.capture(["git", "-C", folder, "config", "--null", "--show-origin", "--list"], env, timeout_s=60)
+        words = os.fsdecode(found.stdout).split("\0")
+        return [(origin, *entry.partition("\n")[::2]) for origin, entry in zip(words[::2], words[1::2], strict=False)]
+
+    def settings(self, folder: str) -> dict[str, str]:
+        """Return the whole configuration that the operator has for a folder, last values.
+
+        Each content filter that it names is emptied for all further calls.
+        """
+        values = {key: value for _, key, value in self.configuration(folder)}
         for key in values:
             if key.startswith("filter.") and key.endswith((".clean", ".smudge", ".process", ".required")):
                 # Through the environment: a filter's name may hold '=', which -c would split at.
@@ -170,7 +176,7 @@ def inspect(git: Git, path: str) -> Source:
         )
     settings = git.settings(path)
     status = git(
-        path, "status", "--porcelain=v2", "--branch", "--untracked-files=all", "--ignore-submodules=none", "--no-renames"
+        path, "status", "--porcelain=v2", "--branch", "--untracked-files=all", "--ignore-submodules=dirty", "--no-renames"
     )
     if status.exit_status != 0:
         raise PreconditionError(path, f"git status fails: {status.reason()}", "repair the repository first")
@@ -183,7 +189,30 @@ def inspect(git: Git, path: str) -> Source:
             branch = line[14:].replace("(detached)", "")
         elif line and not line.startswith("#"):
             dirty = True
+    dirty = dirty or submodule_has_changes(git, path)
     return Source(path, git_dir, branch, head, dirty, settings)
+
+
+def submodule_has_changes(git: Git, path: str) -> bool:
+    """Say whether a submodule that is checked out below path has changes of its own.
+
+    `git status` of the outer repository would ask it, too, but with the filters of its configuration, which are programs; so
+    each is asked by itself, with its own filters emptied.
+    """
+    if not os.path.lexists(os.path.join(path, ".gitmodules")):
+        return False
+    for entry in os.fsdecode(git(path, "ls-files", "--stage", "-z").stdout).split("\0"):
+        mode, _, name = entry.partition(" ")[0], *entry.partition("\t")[1:]
+        inner = os.path.join(path, name)
+        if mode != "160000" or not os.path.lexists(os.path.join(inner, ".git")):
+            continue
+        inner_git = Git([inner])
+        inner_git.settings(inner)
+        words = ("status", "--porcelain", "--untracked-files=all", "--ignore-submodules=dirty", "--no-renames")
+        status = inner_git(inner, *words)
+        if status.exit_status != 0 or status.stdout or submodule_has_changes(inner_git, inner):
+            return True
+    return False
 
 
 def check_isolated(source: Source) -> None:
@@ -281,8 +310,5 @@ def discard_clone(path: str) -> None:
     parent = os.path.dirname(path)
     if os.path.basename(path) != "repo" or os.path.basename(os.path.dirname(parent)) != CLONES:
         raise WorkcellError(path, "is not the path of an isolated clone", "remove it by hand")
+    # The folder of all clones stays, even when it is empty: sandboxes of direct sessions have a mount on it that hides it.
     shutil.rmtree(parent, ignore_errors=True)
-    try:
-        os.rmdir(os.path.dirname(parent))
-    except OSError:
-        pass  # other sessions have clones there

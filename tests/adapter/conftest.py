@@ -2,8 +2,9 @@
 import functools
 import os
 
-import harness
 import pytest
+
+import harness
 
 PYTHONS = harness.newest_and_oldest()
 PLACES = [(name, path, False) for name, path in PYTHONS.items()] + [("pid1", PYTHONS["current"], True)]

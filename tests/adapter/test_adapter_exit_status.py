@@ -1,8 +1,9 @@
 """The program's exit status is the adapter's own, whatever happens on the way (E08, E12)."""
 import signal
 
-import harness
 import pytest
+
+import harness
 
 
 @pytest.mark.everywhere

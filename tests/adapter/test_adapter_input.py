@@ -5,8 +5,9 @@ import random
 import select
 import signal
 
-import harness
 import pytest
+
+import harness
 
 MIB = 1024 * 1024
 

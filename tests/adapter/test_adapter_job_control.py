@@ -1,8 +1,9 @@
 """A shell on the program's terminal has job control (E05)."""
 import signal
 
-import harness
 import pytest
+
+import harness
 
 SHELL = ["bash", "--norc", "--noprofile", "-i"]
 

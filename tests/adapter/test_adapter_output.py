@@ -3,8 +3,9 @@ import os
 import select
 import signal
 
-import harness
 import pytest
+
+import harness
 
 
 @pytest.mark.everywhere

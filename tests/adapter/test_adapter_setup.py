@@ -7,8 +7,9 @@ import subprocess
 import sys
 import termios
 
-import harness
 import pytest
+
+import harness
 
 WAIT = ["sh", "-c", "read line; exit 3"]
 
@@ -213,7 +214,8 @@ def test_adapter_needs_nothing_but_the_standard_library_and_python_3_8():
     """It is mounted into images: its imports are few, and ctypes, slow to load, comes only where it is needed."""
     source = open(harness.ADAPTER).read()
     names = {line.split()[1] for line in source.splitlines() if line.startswith(("import ", "from "))}
-    assert names <= {"__future__", "errno", "fcntl", "os", "select", "signal", "stat", "struct", "sys", "termios", "time"}
+    assert names <= {"__future__", "errno", "fcntl", "os", "select", "signal", "stat", "struct", "sys", "termios", "time",
+                     "tty"}
     for missing in ("waitstatus_to_exitcode", "pidfd_open", "login_tty", "tcgetwinsize"):
         assert missing not in source
     assert os.stat(harness.ADAPTER).st_mode & 0o777 == 0o755

@@ -1,8 +1,9 @@
 """Signals to the adapter reach the process group that the table in adapter/README.md names (E02, E05, E06)."""
 import signal
 
-import harness
 import pytest
+
+import harness
 
 LISTENER = """
 import os, signal, sys

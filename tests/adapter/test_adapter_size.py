@@ -1,6 +1,7 @@
 """The program's terminal has the size of the container's, from its first byte on (B01, A13)."""
-import harness
 import pytest
+
+import harness
 
 TELL_SIZE = """
 import fcntl, os, signal, struct, termios

@@ -3,8 +3,9 @@ import os
 import signal
 import time
 
-import harness
 import pytest
+
+import harness
 
 IGNORING_DAEMON = """
 import os, signal, time

@@ -194,7 +194,7 @@ assert value["verdict"] == "verified", value
 
 @test "verify: home and secrets are taken out of what it prints" {
 	export WORKCELL_STATE_ROOT=$HOME/state
-	profile=$WORKCELL_STATE_ROOT/targets/local_sandbox/bubblewrap/wcl-demo log=$HOME/state/x
+	profile=$WORKCELL_STATE_ROOT/targets/local_sandbox/bubblewrap/wcl-demo
 	make_record token=abc audit_log_path=/srv/x
 	chmod 644 "$(record_of token=abc)"
 	run --separate-stderr verify --id token=abc

@@ -21,6 +21,7 @@ from evidence_support import (
     profile_folder,
     write,
 )
+from support import scaled
 from workcell import audit, errors, layout, lock, record
 
 
@@ -183,16 +184,17 @@ def test_a_broken_record_does_not_keep_its_events_out():
 def test_many_writers_make_one_line_of_succession(children):  # J02
     source = """
 from workcell import audit
-for n in range(40):
+for n in range(int(sys.argv[3])):
     assert audit.append_event(sys.argv[1], "command", sys.argv[2], [("argv", "x y" * n)], timeout_s=120)
 """
-    for number in range(8):
-        children.start(source, log_of(), f"session-{number}")
-    assert children.join(200) == [0] * 8
-    assert len(content(log_of()).splitlines()) == 320
-    for number in range(8):
+    writers, events = scaled(50, 6), scaled(200, 20)
+    for number in range(writers):
+        children.start(source, log_of(), f"session-{number}", str(events))
+    assert children.join(500) == [0] * writers
+    assert len(content(log_of()).splitlines()) == writers * events
+    for number in range(writers):
         chain = chain_of(f"session-{number}")
-        assert (chain.problem, chain.lines) == ("", 40)
+        assert (chain.problem, chain.lines) == ("", events)
     assert sorted(os.listdir(profile_folder())) == ["workcell.audit.log", "workcell.audit.log.lock.guard"]
 
 

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from evidence_support import Children, content, wait_until
+from support import scaled
 from workcell import errors, lock
 
 HOLD = """
@@ -170,7 +171,7 @@ def test_never_two_inside_and_none_is_forgotten(tmp_path, children):  # G10
 import os
 from workcell import lock
 fd = os.open(sys.argv[1], os.O_RDONLY)
-for round in range(40):
+for round in range(int(sys.argv[3])):
     with lock.audit_log(fd, "x.log", sys.argv[1] + "/x.log", 60):
         n = int(open(sys.argv[1] + "/count").read())
         with open(sys.argv[1] + "/count", "w") as f:
@@ -180,7 +181,8 @@ for round in range(40):
     if round == int(sys.argv[2]):
         os.kill(os.getpid(), 9)
 """
+    rounds = scaled(400, 40)
     for number in range(8):
-        children.start(source, str(tmp_path), "30" if number % 4 == 0 else "-1")
-    assert sorted(children.join(120)) == [-9, -9, 0, 0, 0, 0, 0, 0]
-    assert content(tmp_path / "count") == str(6 * 40 + 2 * 31).encode()
+        children.start(source, str(tmp_path), "30" if number % 4 == 0 else "-1", str(rounds))
+    assert sorted(children.join(500)) == [-9, -9, 0, 0, 0, 0, 0, 0]
+    assert content(tmp_path / "count") == str(6 * rounds + 2 * 31).encode()

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evidence_support import FINAL, OTHER, SESSION, Children, content, fields_of, make_record, path_of, write
+from support import scaled
 from workcell import errors, layout, record
 
 ROOT = os.geteuid() == 0
@@ -304,7 +305,7 @@ while True:
     record.update(sys.argv[1], {"observed_at": str(n % 10) * 4000})
 """
     chance = random.Random(1)
-    for _ in range(25):
+    for _ in range(scaled(500, 25)):
         child = children.start(source, path)
         assert child.stdout.readline() == "go\n"
         end = time.monotonic() + chance.random() * 0.03

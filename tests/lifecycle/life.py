@@ -1,4 +1,4 @@
-"""What the tests of a session's life share: agents that behave in known ways, the evidence they leave, what must not be left."""
+"""What the tests of a session's life share: agents that behave in known ways, their evidence, what must not be left."""
 
 import json
 import os
@@ -8,8 +8,8 @@ import stat
 from jsonschema import Draft7Validator
 from referencing import Registry
 from referencing.jsonschema import DRAFT7
-from support import ROOT, processes_with, wait_until
 
+from support import ROOT, processes_with, wait_until
 from workcell import audit
 
 # The system's own interpreter starts twice as fast as one that a version manager stands before.
@@ -31,15 +31,16 @@ HEX_READER = (
     "    os.write(1, os.read(0, 65536).hex().encode() + b'\\r\\n')\n",
 )
 
-SUMMARY_BLOCK = (
-    "target_kind target_provider target_id target_summary target_assurance_class runtime_api workspace_transport workspace "
-    "display_workspace workspace_origin display_worktree worktree_path display_git_branch git_branch assurance"
-).split()
-START_KEYS = (
-    "session_id status live_status control_mode workspace workspace_origin workspace_root worktree_path".split()
-    + SUMMARY_BLOCK
-    + "monitor_pid audit_log_path debug_log_path file_trace_log_path transcript_log_path".split()
-)
+SUMMARY_BLOCK = """
+    target_kind target_provider target_id target_summary target_assurance_class runtime_api workspace_transport workspace
+    display_workspace workspace_origin display_worktree worktree_path display_git_branch git_branch assurance
+"""
+START_KEYS = f"""
+    session_id status live_status control_mode workspace workspace_origin workspace_root worktree_path {SUMMARY_BLOCK}
+    monitor_pid audit_log_path debug_log_path file_trace_log_path transcript_log_path
+""".split()
+SEND_KEYS = f"session_id sent_bytes status live_status control_mode {SUMMARY_BLOCK}".split()
+STOP_KEYS = f"session_id stop_requested status live_status control_mode {SUMMARY_BLOCK}".split()
 
 
 def give_to_agent(path):
@@ -81,9 +82,42 @@ def log_lines(path):
         os.close(fd)
 
 
+def record_of(world, session_id):
+    """Return the record of a session as it is stored: no command runs."""
+    for folder in world.profile_dirs():
+        path = os.path.join(folder, "sessions", session_id + ".json")
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as stream:
+                return json.load(stream)
+    raise AssertionError(f"no record of {session_id}")
+
+
+def console(folder):
+    """Return what a live session has printed so far, of its scratch folder."""
+    text, folder = b"", os.path.join(folder, "console")
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        if name.endswith(".out"):
+            with open(os.path.join(folder, name), "rb") as stream:
+                text += stream.read()
+    return text.decode("utf-8", "replace")
+
+
+def wait_for_output(world, session_id, text="is up", timeout_s=20.0):
+    """Wait until a session has printed a text."""
+    folder = record_of(world, session_id)["session_audit_dir"]
+    wait_until(lambda: text in console(folder), timeout_s, f"output {text!r}")
+
+
+def transcript(world, session_id):
+    """Return the text of a finished session's recording."""
+    with open(record_of(world, session_id)["transcript_log_path"], encoding="utf-8") as stream:
+        recorded = [json.loads(line) for line in stream]
+    return "".join(event[2] for event in recorded[1:] if event[1] == "o")
+
+
 def events(world, session_id, name=""):
     """Return the audit events of a session, or only those of one name."""
-    lines = log_lines(world.show(session_id)["audit_log_path"])
+    lines = log_lines(record_of(world, session_id)["audit_log_path"])
     return [line for line in lines if line["session_id"] == session_id and name in ("", line["event"])]
 
 
@@ -144,8 +178,9 @@ def session_of(pid):
 
 def strays(world):
     """Return what a session that is over must not leave: scratch folders, FIFOs, half-written files, processes."""
-    found = [*world.scratch_folders(), *(f"{pid} {words}" for pid, words in [*world.left_over(), *agents_left(world)])]
-    for folder, _, names in os.walk(world.state):
+    found = [f"{pid} {words}" for pid, words in [*world.left_over(), *agents_left(world)]]
+    for folder, folders, names in os.walk(world.state):
+        found += [os.path.join(folder, name) for name in folders if name.startswith("session-audit.")]
         for name in names:
             path = os.path.join(folder, name)
             mode = os.lstat(path).st_mode
@@ -179,7 +214,7 @@ def tree(path):
 
 def monitor_pid(world, session_id):
     """Return the pid of a session's monitor."""
-    return int(world.show(session_id)["monitor_pid"])
+    return int(record_of(world, session_id)["monitor_pid"])
 
 
 def session_pids(world, session_id):
@@ -215,9 +250,10 @@ def found_status(world, session_id):
 
 def received(world, session_id, length, timeout_s=20.0):
     """Return the bytes that a HEX_READER got, once there are so many."""
+    folder = record_of(world, session_id)["session_audit_dir"]
 
     def digits():
-        text = world.console(session_id).partition("is up")[2]
+        text = console(folder).partition("is up")[2]
         return "".join(c for c in text if c in "0123456789abcdef")
 
     wait_until(lambda: len(digits()) >= 2 * length, timeout_s, f"{length} bytes of input")

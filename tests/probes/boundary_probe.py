@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 """boundary_probe - try to get out of a sandbox in every way that is known to us, and say what came of each
 
-Usage: boundary_probe.py OUTPUT PLAN [TRY...]
+Usage: boundary_probe.py FOLDER
 
-PLAN is a JSON object of what was planted on the host (see tests/boundary/conftest.py). Each try runs in a process of its own, and
-leaves one JSON line in OUTPUT: {"try": NAME, "outcome": "succeeded" | "refused" | "skipped" | "broken", "detail": TEXT}.
+Waits for FOLDER/plan.json: a JSON object of what was planted on the host, and of the tries to make (tests/boundary/inside.py).
+Each try runs in a process of its own, and leaves one JSON line in FOLDER/results.jsonl:
+{"try": NAME, "outcome": "succeeded" | "refused" | "skipped" | "broken", "detail": TEXT}.
 The same file is run outside of any sandbox as the control: there the tries marked so have to succeed.
 Standard library only: it runs under whatever python3 the sandbox shows.
 """
@@ -23,10 +24,11 @@ import stat
 import struct
 import sys
 import termios
+import time
 
 TRIES = {}
-# Where the same try has to succeed outside of the sandbox, so that it is known to be a real attack: "" nowhere, "root" for
-# root only, "any" for everybody, "seccomp-off" for what is only refused by the system call filter.
+# For whom the same try has to succeed outside of the sandbox, so that it is known to be a real attack: "" nobody (it would do
+# harm, or needs the sandbox), "root", "any" for everybody.
 CONTROLS = {}
 LIBC = ctypes.CDLL(None, use_errno=True)
 PLAN = {}
@@ -201,6 +203,8 @@ def write_any_file_of_proc_sys():
 
 @attempt("root")
 def read_the_memory_of_the_kernel():
+    if PLAN.get("outside") and not os.path.exists("/proc/kcore"):
+        raise Skipped("this kernel has none")
     fd = os.open("/proc/kcore", os.O_RDONLY)
     return str(len(os.read(fd, 64)))
 
@@ -331,16 +335,21 @@ def clone3_into_a_user_namespace():
     os.waitpid(pid, 0)
 
 
-def entering(kind, pid):
+def first_process():
+    """Return the first process of the namespace; outside one that is known to be within reach."""
+    return PLAN["victim"] if PLAN.get("outside") else 1
+
+
+def entering(kind):
     def enter():
-        fd = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY)
+        fd = os.open(f"/proc/{first_process()}/ns/{kind}", os.O_RDONLY)
         call(LIBC.setns, fd, 0)
 
     return enter
 
 
 for _kind in ("mnt", "net", "user", "pid"):
-    named(f"enter-the-{_kind}-namespace-of-process-1", "root" if _kind in ("mnt", "net") else "", entering(_kind, 1))
+    named(f"enter-the-{_kind}-namespace-of-process-1", "root" if _kind in ("mnt", "net") else "", entering(_kind))
 
 
 def _in_user_namespace(flags):
@@ -398,8 +407,16 @@ def look_below_a_mask_by_a_bind_that_takes_no_mounts_along():
 
 @attempt("any")
 def trace_another_process():
-    syscall("ptrace", long(16), long(PLAN.get("traceable") or 1), long(0), long(0))  # PTRACE_ATTACH
-    os.waitpid(PLAN.get("traceable") or 1, 0x40000000)
+    target = 1
+    if PLAN.get("outside"):
+        target = os.fork()
+        if target == 0:
+            signal.pause()
+    try:
+        syscall("ptrace", long(16), long(target), long(0), long(0))  # PTRACE_ATTACH
+    finally:
+        if target != 1:
+            os.kill(target, signal.SIGKILL)
 
 
 @attempt("any")
@@ -460,7 +477,7 @@ def see_a_process_of_the_host():
     raise Refused("not in /proc")
 
 
-@attempt("any")
+@attempt()
 def see_more_processes_than_our_own():
     count = sum(name.isdigit() for name in os.listdir("/proc"))
     if count < 12:
@@ -484,8 +501,10 @@ def watch_the_kernel_with_perf():
 
 
 @attempt("any")
-def look_at_the_keyring_of_the_caller():
-    return str(syscall("keyctl", 0, -3, 0))  # KEYCTL_GET_KEYRING_ID of the session
+def read_a_key_of_the_caller():
+    key = syscall("keyctl", 10, -3, b"user", os.fsencode(PLAN["canary_key"]), 0)  # KEYCTL_SEARCH in the session keyring
+    buffer = ctypes.create_string_buffer(64)
+    return repr(buffer.raw[: syscall("keyctl", 11, key, buffer, long(64))])  # KEYCTL_READ
 
 
 @attempt("root")
@@ -599,7 +618,10 @@ def reading(name):
         if path is None:
             raise Skipped("not planted")
         if os.path.isdir(path):
-            return str(os.listdir(path)[:3])
+            found = [entry for entry in os.listdir(path) if os.path.join(path, entry) != PLAN.get("shown")]
+            if not found:
+                raise Refused("nothing in it")
+            return str(found[:3])
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         return repr(os.read(fd, 20))
 
@@ -612,9 +634,7 @@ def overwriting(name):
         if path is None:
             raise Skipped("not planted")
         if os.path.isdir(path):
-            path = os.path.join(path, PLAN["canary"])
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-            os.unlink(path)
+            creating(path)()
         else:
             os.close(os.open(path, os.O_WRONLY | os.O_APPEND))
 
@@ -626,16 +646,15 @@ READ = {
     "transcript": "any", "own-scratch-folder": "any", "own-launch-spec": "any", "configuration": "any", "home": "any",
     "ssh-key": "any", "shell-start-file": "any", "source-repository": "any", "clone-of-another-session": "any",
     "scratch-folder-of-another-session": "any", "tests-folder": "any", "temporary-file": "any",
-    "state-inside-an-install-prefix": "any",
 }  # fmt: skip
 for _name, _control in READ.items():
     named(f"read-{_name}", _control, reading(_name))
-    named(f"write-{_name}", "" if _name == "shadow" else _control, overwriting(_name))
+    named(f"write-{_name}", "root" if _name == "tests-folder" else _control, overwriting(_name))
 
 
 def through(prefix):
     def read():
-        path = prefix + PLAN["read"]["ssh-key"]
+        path = prefix.replace("/1/", f"/{first_process()}/") + PLAN["read"]["ssh-key"]
         return repr(os.read(os.open(path, os.O_RDONLY), 20))
 
     return read
@@ -670,7 +689,7 @@ def creating(folder):
 
 PLACES = (
     "/", "/usr", "/usr/bin", "/usr/local/bin", "/usr/lib", "/etc", "/etc/profile.d", "/etc/ssl", "/bin", "/lib", "/sbin", "/var",
-    "/home", "/root", "/opt", "/srv", "/mnt", "/boot", "/sys", "/proc", "/run", "/run/workcell", "/workspace/..", "/state/tmp/workcell",
+    "/home", "/root", "/opt", "/srv", "/mnt", "/boot", "/sys", "/proc", "/run", "/run/workcell", "/workspace/..", "/dev",
     "/dev/pts",
 )  # fmt: skip
 for _place in PLACES:
@@ -806,9 +825,10 @@ ENVIRONMENT = set(
 @attempt("any")
 def find_a_variable_of_the_caller():
     names = set(os.environ) - ENVIRONMENT - set(PLAN["passed"])
-    with open("/proc/1/environ", "rb") as stream:
-        of_first = {os.fsdecode(entry).partition("=")[0] for entry in stream.read().split(b"\0") if entry}
-    names |= of_first - ENVIRONMENT - set(PLAN["passed"])
+    if not PLAN.get("outside"):
+        with open("/proc/1/environ", "rb") as stream:
+            of_first = {os.fsdecode(entry).partition("=")[0] for entry in stream.read().split(b"\0") if entry}
+        names |= of_first - ENVIRONMENT - set(PLAN["passed"])
     if not names:
         raise Refused("none")
     return str(sorted(names))
@@ -952,19 +972,34 @@ def run(name, function):
     return {"try": name, "outcome": outcome, "detail": detail}
 
 
+def read_plan(path):
+    """Return the plan as soon as it is there: it names what is only known when the session runs."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            with open(path) as stream:
+                return json.load(stream)
+        except FileNotFoundError:
+            if time.monotonic() > deadline:
+                raise
+        select.select([], [], [], 0.01)
+
+
 def main(argv):
-    PLAN.update(json.loads(argv[2]), descriptors=sorted(map(int, os.listdir("/proc/self/fd"))))
+    descriptors = sorted(map(int, os.listdir("/proc/self/fd")))
     try:
-        os.fstat(PLAN["descriptors"][-1])
+        os.fstat(descriptors[-1])
     except OSError:
-        del PLAN["descriptors"][-1]  # it was the listing's own
-    own = PLAN["own_folder"]
-    os.makedirs(own, exist_ok=True)
+        del descriptors[-1]  # it was the listing's own
+    folder = argv[1]
+    PLAN.update(read_plan(os.path.join(folder, "plan.json")), descriptors=descriptors)
+    os.makedirs(PLAN["own_folder"], exist_ok=True)
+    results = os.path.join(folder, "results.jsonl")
     every = {**TRIES, **WORKS}
-    with open(argv[1] + ".part", "w") as stream:
-        for name in argv[3:] or every:
+    with open(results + ".part", "w") as stream:
+        for name in PLAN["tries"]:
             stream.write(json.dumps(run(name, every[name])) + "\n")
-    os.rename(argv[1] + ".part", argv[1])
+    os.rename(results + ".part", results)
     if not PLAN.get("outside"):
         sys.stdin.readline()  # the test looks at us from outside meanwhile
 

@@ -9,6 +9,7 @@ import os
 import signal
 
 from workcell import layout, run
+from workcell import workspace as workspaces
 from workcell.agents import SYSTEM_PREFIXES, in_system
 from workcell.errors import PreconditionError
 from workcell.runtimes import Launch, State, Target, _local, _seccomp
@@ -36,10 +37,12 @@ ETC = (
 
 # What git obeys in a repository: programs to run, places to fetch from, folders to trust.
 PROTECTED_FILES = ("config", "config.worktree")
-PROTECTED_FOLDERS = ("hooks", "info", "modules")
+PROTECTED_FOLDERS = ("hooks", "info", "modules", "worktrees")
 
 STATUS_FD = 10
 SEED_FD = 3  # one digit: some shells know no others in a redirection
+
+_KEYCTL_JOIN_SESSION_KEYRING = 1
 
 _SETPRIV_FLAGS = ["--clear-groups", "--bounding-set", "-all", "--inh-caps", "-all", "--no-new-privs"]
 _FIRST_UID, _LAST_UID = 61184, 65519
@@ -118,12 +121,12 @@ def _subordinate_ranges() -> "Iterator[tuple[int, int]]":
 
 
 def _namespaces(network: str) -> list[str]:
-    words = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL", "--new-session"]
+    words = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL", "--new-session"]
     if os.geteuid() == 0:
         for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
             words += ["--cap-add", capability]
     else:
-        words += ["--unshare-user", "--unshare-cgroup-try"]
+        words += ["--unshare-user"]
     return [*words, "--unshare-net"] if network == "none" else words
 
 
@@ -155,44 +158,95 @@ def _parents(path: str, made: set[str]) -> "Iterator[str]":
             yield from ("--perms", "0755", "--dir", folder)
 
 
-def _masks(binds: list[tuple[str, str]], secrets: list[str]) -> "Iterator[str]":
-    """Yield empty folders over whatever secret lies in a folder that was bound (source on the host, place inside)."""
+def _masks(binds: list[tuple[str, str]], workspace: str) -> "Iterator[str]":
+    """Yield empty read-only folders over whatever secret lies in a folder that was bound (source on the host, place inside)."""
+    masked: list[str] = []
     for source, place in binds:
-        real = os.path.realpath(source)
-        for secret in secrets:
+        real = os.path.realpath(source).rstrip("/")
+        # A prefix may be a repository of its own, with clones of other sessions in it.
+        for secret in (*secret_folders(workspace), os.path.join(real, ".git", workspaces.CLONES)):
             hidden = os.path.realpath(secret)
-            if hidden.startswith(real.rstrip("/") + "/") and os.path.isdir(hidden):
-                yield from ("--perms", "0755", "--tmpfs", place + hidden[len(real.rstrip("/")) :])
+            inside = place + hidden[len(real) :]
+            if hidden.startswith(real + "/") and os.path.isdir(hidden) and not in_any(inside, masked):
+                masked.append(inside)
+                yield from ("--perms", "0755", "--tmpfs", inside, "--remount-ro", inside)
+
+
+def in_any(path: str, folders: list[str]) -> bool:
+    """Say whether a path is one of some folders or lies in one."""
+    return any(path == folder or path.startswith(folder + "/") for folder in folders)
 
 
 def _protected(workspace: str) -> "Iterator[str]":
     """Yield the read-only mounts over what git obeys in a workspace that is the operator's own.
 
-    `.git` is a mount of its own, so that it cannot be moved away and replaced.
+    Each folder on the way is a mount of its own: a mount point cannot be moved away and replaced, what only holds one can.
     """
     git_dir = os.path.join(workspace, ".git")
-    if os.path.isdir(git_dir) and not os.path.islink(git_dir):
-        yield from ("--bind", git_dir, WORKSPACE + "/.git")
-        for name in (*PROTECTED_FILES, *PROTECTED_FOLDERS):
-            path = os.path.join(git_dir, name)
-            if os.path.lexists(path):
-                yield from ("--ro-bind", path, f"{WORKSPACE}/.git/{name}")
-    modules = os.path.join(workspace, ".gitmodules")
-    if os.path.lexists(modules):
-        yield from ("--ro-bind", modules, WORKSPACE + "/.gitmodules")
+    paths = [os.path.join(git_dir, name) for name in (*PROTECTED_FILES, *PROTECTED_FOLDERS)]
+    held: set[str] = set()
+    for path in (*paths, os.path.join(workspace, ".gitmodules"), *_obeyed(workspace)):
+        if not os.path.lexists(path) or os.path.islink(git_dir):
+            continue
+        at = path.find("/", len(workspace) + 1)
+        while at >= 0:
+            if path[:at] not in held:
+                held.add(path[:at])
+                yield from ("--bind", path[:at], WORKSPACE + path[len(workspace) : at])
+            at = path.find("/", at + 1)
+        yield from ("--ro-bind", path, WORKSPACE + path[len(workspace) :])
 
 
-def _make_missing(git_dir: str) -> None:
-    """Make the folders that are to be protected and are not there, empty: a mount needs something to stand on."""
+def _obeyed(workspace: str) -> list[str]:
+    """Return what else in a workspace the operator's git obeys: the folder of its hooks, files that its configuration includes."""
+    if not os.path.isdir(os.path.join(workspace, ".git")):
+        return []
+    found = []
+    for origin, key, value in workspaces.Git([workspace]).configuration(workspace):
+        found += [origin[5:]] if origin.startswith("file:") else []
+        found += [os.path.expanduser(value)] if key == "core.hookspath" else []
+    guarded = [os.path.join(workspace, ".git", name) for name in (*PROTECTED_FILES, *PROTECTED_FOLDERS)]
+    paths = (os.path.normpath(os.path.join(workspace, path)) for path in dict.fromkeys(found))
+    return [path for path in paths if path.startswith(workspace + "/") and not in_any(path, guarded)]
+
+
+def check_direct(workspace: str, mode: str) -> None:
+    """Raise PreconditionError where what git obeys in a direct workspace could be replaced however it is mounted."""
+    if mode == "breakglass":
+        return
+    git_dir = os.path.join(workspace, ".git")
+    names = [os.path.join(git_dir, name) for name in (*PROTECTED_FILES, *PROTECTED_FOLDERS, workspaces.CLONES)]
+    for path in (*names, os.path.join(workspace, ".gitmodules"), *_obeyed(workspace)):
+        if os.path.realpath(path) != path:
+            raise PreconditionError(
+                path,
+                "is a symbolic link, or lies behind one, and git obeys it: no mount keeps an agent from replacing a link",
+                "put the real thing there, or use an isolated session",
+            )
+
+
+def _make_missing(workspace: str) -> None:
+    """Make what is to be protected or hidden and is not there, empty: a mount needs something to stand on.
+
+    Without it the agent could make the real thing while the session runs, or see what the operator makes there.
+    """
+    git_dir = os.path.join(workspace, ".git")
     if not os.path.isdir(git_dir) or os.path.islink(git_dir):
         return
-    for name in PROTECTED_FOLDERS:
-        path = os.path.join(git_dir, name)
-        if not os.path.lexists(path):
-            os.mkdir(path, 0o755)
-            found = os.stat(git_dir)
-            if found.st_uid != os.geteuid():
-                os.chown(path, found.st_uid, found.st_gid)
+    owner = os.stat(git_dir)
+    missing = [(os.path.join(git_dir, name), 0o755) for name in PROTECTED_FOLDERS]
+    missing += [(path, 0o755) for path in _obeyed(workspace)]
+    missing += [(os.path.join(git_dir, workspaces.CLONES), 0o711), (os.path.join(git_dir, "config.worktree"), 0o644)]
+    for path, mode in missing:
+        if os.path.lexists(path):
+            continue
+        if os.path.basename(path) in PROTECTED_FILES:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode))
+        else:
+            os.makedirs(path, mode)
+        os.chmod(path, mode)
+        if owner.st_uid != os.geteuid() and os.path.basename(path) != workspaces.CLONES:
+            os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def secret_folders(workspace: str) -> list[str]:
@@ -202,7 +256,7 @@ def secret_folders(workspace: str) -> list[str]:
         layout.signing_dir(),
         layout.config_dir(),
         layout.legacy_root(),
-        os.path.join(workspace, ".git", "workcell-sessions"),
+        os.path.join(workspace, ".git", workspaces.CLONES),
     ]
 
 
@@ -259,9 +313,9 @@ def plan(launch: Launch) -> tuple[list[str], dict[int, bytes]]:
     binds.append((spec["workspace"], WORKSPACE))
     if _protects(launch):
         words += _protected(spec["workspace"])
-    words += _masks(binds, secret_folders(spec["workspace_origin"]))
+    words += _masks(binds, spec["workspace_origin"])
     words += ["--bind", os.path.join(launch.scratch_dir, "agent-input"), INPUT]
-    words += ["--remount-ro", "/", "--chdir", "/", "--", *_drop(spec["uid"], spec["gid"])]
+    words += ["--remount-ro", "/dev", "--remount-ro", "/run", "--remount-ro", "/", "--chdir", "/", "--", *_drop(spec["uid"], spec["gid"])]
     words += ["/bin/sh", "-c", _PREPARE, "sh", python, "-I", "-S", ADAPTER, "--", *launch.argv]
     if launch.home_seed:
         data(SEED_FD, launch.home_seed)
@@ -271,7 +325,7 @@ def plan(launch: Launch) -> tuple[list[str], dict[int, bytes]]:
 def start(launch: Launch, tty_fd: int) -> int:
     """Start the sandbox on a terminal; the pid to wait for is bwrap's."""
     if _protects(launch):
-        _make_missing(os.path.join(launch.spec["workspace"], ".git"))
+        _make_missing(launch.spec["workspace"])
     words, contents = plan(launch)
     keep = {STATUS_FD: _local.open_status(launch.scratch_dir)}
     for number, content in contents.items():
@@ -280,6 +334,7 @@ def start(launch: Launch, tty_fd: int) -> int:
         os.lseek(keep[number], 0, os.SEEK_SET)
 
     def execute() -> "NoReturn":
+        _leave_keyring()
         if launch.spec["network"] == "host" and not _is_setuid(words[0]):
             from workcell.runtimes import _landlock
 
@@ -293,6 +348,15 @@ def start(launch: Launch, tty_fd: int) -> int:
     finally:
         for fd in keep.values():
             os.close(fd)
+
+
+def _leave_keyring() -> None:
+    """Take part in the caller's session keyring no longer (session-keyring(7)): whoever has inherited it may read its keys."""
+    import ctypes
+
+    number = _seccomp.number("keyctl")
+    if number is not None:
+        ctypes.CDLL(None).syscall(ctypes.c_long(number), ctypes.c_long(_KEYCTL_JOIN_SESSION_KEYRING), None)
 
 
 def _protects(launch: Launch) -> bool:
