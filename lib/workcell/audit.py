@@ -71,12 +71,12 @@ def snapshot_size(fd: int, patience_s: float = 0.25) -> int:
         time.sleep(0.005)
 
 
-def lines(fd: int, size: int, path: str) -> "Iterator[tuple[int, bytes, bool]]":
-    """Yield (offset, line without its LF, whether it had one) of the first `size` bytes of a log.
+def lines(fd: int, size: int, path: str, start: int = 0) -> "Iterator[tuple[int, bytes, bool]]":
+    """Yield (offset, line without its LF, whether it had one) of the bytes of a log from `start` to `size`.
 
     Raises UnreadableError for a line above 1 MiB, its LF counted, and where the log is shorter now.
     """
-    offset, number, at, rest = 0, 0, 0, b""
+    offset, number, at, rest = start, 0, start, b""
     while at < size:
         block = os.pread(fd, min(_BLOCK_BYTES, size - at), at)
         if not block:

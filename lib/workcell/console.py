@@ -346,7 +346,7 @@ def asciicast(folder: str, started_at_epoch: int) -> "Iterator[str]":
                     if kind == b"r":
                         new_size = (int(words[2]), int(words[3]))
                         if not header_done:
-                            yield _header(new_size, started_at_epoch)
+                            yield header(new_size, started_at_epoch)
                             header_done = True
                             if number > 1:
                                 yield json.dumps([seconds, "m", "older output is not kept"]) + "\n"
@@ -366,8 +366,9 @@ def asciicast(folder: str, started_at_epoch: int) -> "Iterator[str]":
             if rest:
                 yield json.dumps([seconds, "o", rest], ensure_ascii=False) + "\n"
     if not header_done:
-        yield _header(DEFAULT_SIZE, started_at_epoch)
+        yield header(DEFAULT_SIZE, started_at_epoch)
 
 
-def _header(size: tuple[int, int], started_at_epoch: int) -> str:
+def header(size: tuple[int, int], started_at_epoch: int) -> str:
+    """Return the first line of a recording."""
     return json.dumps({"version": 2, "width": size[1], "height": size[0], "timestamp": started_at_epoch}) + "\n"

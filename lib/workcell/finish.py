@@ -39,7 +39,7 @@ def write_down(
         if spec is not None:
             _keep_transcript(fields, spec, folder)
         # Only who ends it in the monitor's place can find an end that was written down already.
-        if not (source and _has_exit(log, fields)):
+        if not (source and audit.has_event(log, session_id, "exit", fields["target_provider"])):
             if spec is not None and not source:
                 pairs = events.exit_full(spec, fields, exit_status, reason)
             else:
@@ -72,19 +72,6 @@ def write_down(
             runtime.delete(folder, session_id)
         scratch.remove(folder)
     return fields
-
-
-def _has_exit(log: str, fields: "dict[str, Any]") -> bool:
-    try:
-        fd = audit.open_log(log)
-    except (FileNotFoundError, WorkcellError):
-        return False
-    try:
-        provider = fields["target_provider"]
-        chosen = audit.select(fd, audit.snapshot_size(fd), log, fields["session_id"], provider)
-        return any((b"event", b"exit") in audit.decode(line, provider) for _, line in chosen)
-    finally:
-        os.close(fd)
 
 
 def _keep_transcript(fields: "dict[str, Any]", spec: "dict[str, Any]", folder: str) -> None:

@@ -36,7 +36,9 @@ _NO_NEWLINES = {0x0A: " ", 0x0D: " ", 0x00: " "}
 
 # C0 and C1 controls, DEL, and the marks that reorder text: all that could drive or deceive a terminal.
 _CONTROLS = [*range(0x20), *range(0x7F, 0xA0), 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-_VISIBLE = {c: f"\\x{c:02x}" if c < 0x100 else f"\\u{c:04x}" for c in _CONTROLS if c not in (0x09, 0x0A)}
+# Bytes that are no UTF-8 are there as surrogates; alone, such as 0x9b, some terminals take them for controls too.
+_BYTES = {0xDC00 + byte: f"\\x{byte:02x}" for byte in range(0x80, 0x100)}
+_VISIBLE = _BYTES | {c: f"\\x{c:02x}" if c < 0x100 else f"\\u{c:04x}" for c in _CONTROLS if c not in (0x09, 0x0A)}
 
 
 def printable(text: str) -> str:
@@ -52,3 +54,29 @@ def write(text: str, stream: "IO[str] | None" = None) -> None:
     out.flush()
     out.buffer.write(text.encode("utf-8", "surrogateescape"))
     out.buffer.flush()
+
+
+def write_bytes(data: bytes) -> None:
+    """Write bytes to standard output as they are; a terminal gets no control character of them."""
+    if sys.stdout.isatty():
+        write(data.decode("utf-8", "surrogateescape"))
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()  # whoever follows wants it now
+
+
+def deliver(text: str, path: str, name: str) -> None:
+    """Print a document, or where a path is given replace that file whole (0600) and print `name=<resolved path>`.
+
+    The path is followed through no link; missing folders above it are made. Raises UnreadableError, OSError.
+    """
+    if not path:
+        write(text)
+        return
+    from workcell import atomic, safe_open
+
+    resolved = safe_open.check_output(path)
+    atomic.make_dir(resolved.rpartition("/")[0] or "/")
+    atomic.replace_file(resolved, text.encode("utf-8", "surrogateescape"))
+    write(key_values([(name, resolved)]))

@@ -22,3 +22,31 @@ def presentable(data: bytes) -> bytes:
     while start < len(data) and start < 3 and 0x80 <= data[start] < 0xC0:
         start += 1
     return _SEQUENCE.sub(lambda found: found[0] if found["csi"] else b"", data[start:]).replace(b"\x07", b"")
+
+
+_ANY_CSI = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
+
+
+def plain(data: bytes) -> str:
+    """Return output as readable text: no control sequence, lines that a carriage return wrote over only as they ended up."""
+    text = _ANY_CSI.sub(b"", presentable(data)).decode("utf-8", "replace")
+    lines = []
+    for line in text.replace("\r\n", "\n").split("\n"):
+        shown: list[str] = []
+        for part in line.split("\r"):
+            shown[: len(part)] = _erased(part)
+        lines.append("".join(shown).rstrip())
+    return "\n".join(lines)
+
+
+def _erased(text: str) -> list[str]:
+    """Return the characters that stay when backspaces have done their work."""
+    kept: list[str] = []
+    at = 0
+    for character in text:
+        if character == "\b":
+            at = max(0, at - 1)
+        elif character == "\t" or character >= " ":
+            kept[at : at + 1] = [character]
+            at += 1
+    return kept

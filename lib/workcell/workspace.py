@@ -95,6 +95,9 @@ class Git:
             "GIT_ALLOW_PROTOCOL": "file",
             "GIT_ATTR_NOSYSTEM": "1",
             "GIT_LFS_SKIP_SMUDGE": "1",
+            "GIT_TRACE2": "0",
+            "GIT_TRACE2_EVENT": "0",
+            "GIT_TRACE2_PERF": "0",
         }
         self.pass_fds: list[int] = []  # descriptors that each git inherits
         self.neutral = [
@@ -126,7 +129,10 @@ class Git:
         for name in ("XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
             if name in os.environ:
                 env[name] = os.environ[name]
-        found = run.capture(["git", "-C", folder, "config", "--null", "--show-origin", "--list"], env, timeout_s=60)
+        # A git directory that is named is read whoever owns it; one that is only found is passed over when it is somebody else's.
+        git_dir = os.path.join(folder, ".git")
+        command = ["git", "-C", folder, "--git-dir", git_dir, "config", "--null", "--show-origin", "--list"]
+        found = run.capture(command, env, timeout_s=60)
         words = os.fsdecode(found.stdout).split("\0")
         return [(origin, *entry.partition("\n")[::2]) for origin, entry in zip(words[::2], words[1::2], strict=False)]
 

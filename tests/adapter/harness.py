@@ -93,8 +93,8 @@ class Session:
     """One run of the adapter. Use as a context manager: leaving it proves that no process of the run is left."""
 
     def __init__(self, tmp_path, program, python=sys.executable, as_pid_1=False, size=(24, 80), environment=None,
-                 fifo_path=None, stdin=None, stdout=None, terminal=True, controlling=False, close_fds=True, before=(), reading=True,
-                 adapter=ADAPTER):
+                 fifo_path=None, stdin=None, stdout=None, terminal=True, controlling=False, close_fds=True, before=(),
+                 reading=True, adapter=ADAPTER):
         self.mark = uuid.uuid4().hex
         self.fifo_path = fifo_path or os.path.join(str(tmp_path), self.mark[:8], "session-stdin")
         self.environment = dict(os.environ, WORKCELL_DETACHED_STDIN_PATH=self.fifo_path, **{MARK: self.mark})
@@ -111,7 +111,8 @@ class Session:
         pass_fds = ()
         if as_pid_1:
             info_read, info_write = os.pipe()
-            pass_fds = (info_write,)
+            os.set_inheritable(info_write, True)
+            pass_fds = (info_write,) if close_fds else ()
             command = [bubblewrap(), "--unshare-all", "--as-pid-1", "--new-session", "--dev-bind", "/", "/",
                        "--proc", "/proc", "--dev", "/dev", "--info-fd", str(info_write)] + command
         standard = tty_fd if terminal else subprocess.DEVNULL
@@ -208,9 +209,9 @@ class Session:
 
     def wait_ready(self):
         """Wait for the ready mark: the FIFO has a reader."""
-        wait_until(self.open_fifo, "a reader of the FIFO", 30)
+        wait_until(self.has_reader, "a reader of the FIFO", 30)
 
-    def open_fifo(self):
+    def has_reader(self):
         """Tell whether the FIFO has a reader; opens and closes it once more, as each sender does."""
         try:
             os.close(os.open(self.fifo_path, os.O_WRONLY | os.O_NONBLOCK))
@@ -247,6 +248,14 @@ class Session:
             os.kill(self.adapter_pid, number)
         except ProcessLookupError:
             pass
+
+    def wait_for_end(self, deadline_s):
+        """Return whether the adapter ended before the deadline."""
+        try:
+            self.process.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def wait(self, deadline_s=DEADLINE_S):
         """Return the exit status, after everything that was written has been read."""

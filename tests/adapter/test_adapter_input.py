@@ -415,15 +415,13 @@ def test_typed_before_the_adapter_took_the_terminal_is_kept(run):
 def test_end_of_standard_input_is_no_end_of_input(run, tmp_path):
     read_fd, write_fd = os.pipe()
     os.write(write_fd, b"piped\n")
-    with open(str(tmp_path / "out"), "wb") as stdout:
-        with run(["cat"], terminal=False, stdin=read_fd, stdout=stdout) as session:
-            os.close(read_fd)
-            os.close(write_fd)
-            harness.wait_until(lambda: (tmp_path / "out").read_bytes().count(b"piped\r\n") == 2, "echo and cat")
-            before = harness.processor_ticks(session.adapter_pid)
-            with pytest.raises(AssertionError):
-                harness.wait_until(lambda: session.process.poll() is not None, deadline_s=0.5)
-            assert harness.processor_ticks(session.adapter_pid) - before <= 10
-            session.send(b"sent\n\x04")
-            assert session.wait() == 0
+    with open(str(tmp_path / "out"), "wb") as stdout, run(["cat"], terminal=False, stdin=read_fd, stdout=stdout) as session:
+        os.close(read_fd)
+        os.close(write_fd)
+        harness.wait_until(lambda: (tmp_path / "out").read_bytes().count(b"piped\r\n") == 2, "echo and cat")
+        before = harness.processor_ticks(session.adapter_pid)
+        assert not session.wait_for_end(0.5)
+        assert harness.processor_ticks(session.adapter_pid) - before <= 10
+        session.send(b"sent\n\x04")
+        assert session.wait() == 0
     assert (tmp_path / "out").read_bytes().count(b"sent\r\n") == 2

@@ -13,6 +13,7 @@ import threading
 
 import boundary_probe
 import support
+from worlds import give, make_repo, plant
 
 PROBE = boundary_probe.__file__
 WITH_KEY = os.path.join(os.path.dirname(PROBE), "with_key.py")
@@ -35,38 +36,6 @@ BY_FILTER = {
     "type-into-the-terminal-of-the-session",
     "reach-the-hypervisor-by-its-own-sockets",
 }
-
-
-def give(world, path):
-    """Give a path that the test made to the world's user."""
-    if world.user:
-        os.chown(path, *world.user)
-
-
-def plant(world, path, content="canary", mode=0o644):
-    """Write a file on the host, everybody's to read: what hides it must be the sandbox, not its mode."""
-    missing = path
-    made = []
-    while not os.path.isdir(os.path.dirname(missing)):
-        missing = os.path.dirname(missing)
-        made.append(missing)
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    with open(path, "wb" if isinstance(content, bytes) else "w") as stream:
-        stream.write(content)
-    os.chmod(path, mode)
-    for each in (*made, path):
-        give(world, each)
-    return path
-
-
-def make_repo(world, path=None):
-    """Make the world's repository, owned by whom its caller asks for; return its path."""
-    path = world.make_repo(path)
-    if world.owner and world.owner != world.user:
-        for folder, _, names in os.walk(path):
-            for name in (".", *names):
-                os.chown(os.path.join(folder, name), *world.owner, follow_symlinks=False)
-    return path
 
 
 class Listener:

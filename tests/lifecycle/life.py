@@ -183,8 +183,7 @@ def strays(world):
         found += [os.path.join(folder, name) for name in folders if name.startswith("session-audit.")]
         for name in names:
             path = os.path.join(folder, name)
-            mode = os.lstat(path).st_mode
-            if not stat.S_ISREG(mode) or name.endswith(".tmp") or ".torn" in name:
+            if name.endswith(".tmp") or ".torn" in name or os.path.exists(path) and not os.path.isfile(path):
                 found.append(path)
     return found
 

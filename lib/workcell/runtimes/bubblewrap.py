@@ -182,71 +182,97 @@ def _protected(workspace: str) -> "Iterator[str]":
 
     Each folder on the way is a mount of its own: a mount point cannot be moved away and replaced, what only holds one can.
     """
-    git_dir = os.path.join(workspace, ".git")
-    paths = [os.path.join(git_dir, name) for name in (*PROTECTED_FILES, *PROTECTED_FOLDERS)]
-    held: set[str] = set()
-    for path in (*paths, os.path.join(workspace, ".gitmodules"), *_obeyed(workspace)):
-        if not os.path.lexists(path) or os.path.islink(git_dir):
+    held: list[str] = []
+    sealed: list[str] = []
+    for path in sorted(_obeyed(workspace), key=len):  # what holds another comes first
+        if not os.path.lexists(path) or in_any(path, sealed):
             continue
         at = path.find("/", len(workspace) + 1)
         while at >= 0:
             if path[:at] not in held:
-                held.add(path[:at])
+                held.append(path[:at])
                 yield from ("--bind", path[:at], WORKSPACE + path[len(workspace) : at])
             at = path.find("/", at + 1)
+        sealed.append(path)
         yield from ("--ro-bind", path, WORKSPACE + path[len(workspace) :])
 
 
 def _obeyed(workspace: str) -> list[str]:
-    """Return what else in a workspace the operator's git obeys: the folder of its hooks, files that its configuration includes."""
-    if not os.path.isdir(os.path.join(workspace, ".git")):
+    """Return all that git obeys in a workspace, also what is not there yet."""
+    git_dir = os.path.join(workspace, ".git")
+    if not os.path.isdir(git_dir):
         return []
-    found = []
+    own = [os.path.join(git_dir, name) for name in (*PROTECTED_FILES, *PROTECTED_FOLDERS)]
+    hooks, included = _configured(workspace)
+    return [*own, os.path.join(workspace, ".gitmodules"), *hooks, *included]
+
+
+def _configured(workspace: str) -> tuple[list[str], list[str]]:
+    """Return (folders, files) in a workspace where its configuration has the hooks, and which it includes."""
+    hooks, included = [], []
     for origin, key, value in workspaces.Git([workspace]).configuration(workspace):
-        found += [origin[5:]] if origin.startswith("file:") else []
-        found += [os.path.expanduser(value)] if key == "core.hookspath" else []
-    guarded = [os.path.join(workspace, ".git", name) for name in (*PROTECTED_FILES, *PROTECTED_FOLDERS)]
-    paths = (os.path.normpath(os.path.join(workspace, path)) for path in dict.fromkeys(found))
-    return [path for path in paths if path.startswith(workspace + "/") and not in_any(path, guarded)]
+        if key == "core.hookspath":
+            hooks.append(os.path.expanduser(value))
+        elif key == "include.path" or (key.startswith("includeif.") and key.endswith(".path")):
+            included.append(os.path.join(os.path.dirname(origin.partition(":")[2]), os.path.expanduser(value)))
+
+    def inside(paths: list[str]) -> list[str]:
+        full = (os.path.normpath(os.path.join(workspace, path)) for path in dict.fromkeys(paths))
+        return [path for path in full if in_any(path, [workspace])]
+
+    return inside(hooks), inside(included)
 
 
 def check_direct(workspace: str, mode: str) -> None:
-    """Raise PreconditionError where what git obeys in a direct workspace could be replaced however it is mounted."""
+    """Raise PreconditionError where what git obeys in a direct workspace could be replaced, however it is mounted."""
     if mode == "breakglass":
         return
-    git_dir = os.path.join(workspace, ".git")
-    names = [os.path.join(git_dir, name) for name in (*PROTECTED_FILES, *PROTECTED_FOLDERS, workspaces.CLONES)]
-    for path in (*names, os.path.join(workspace, ".gitmodules"), *_obeyed(workspace)):
+    for path in (*_obeyed(workspace), os.path.join(workspace, ".git", workspaces.CLONES)):
+        if path == workspace:
+            raise PreconditionError(
+                workspace, "is itself where git finds its hooks (core.hooksPath)", "give them a folder, or use an isolated session"
+            )
         if os.path.realpath(path) != path:
             raise PreconditionError(
                 path,
                 "is a symbolic link, or lies behind one, and git obeys it: no mount keeps an agent from replacing a link",
                 "put the real thing there, or use an isolated session",
             )
+    if os.path.isdir(os.path.join(workspace, ".git")):
+        for path in _configured(workspace)[1]:
+            if not os.path.lexists(path):
+                raise PreconditionError(
+                    path, "is not there, and git's configuration includes it: an agent could make it", "make it, or take it out"
+                )
 
 
-def _make_missing(workspace: str) -> None:
-    """Make what is to be protected or hidden and is not there, empty: a mount needs something to stand on.
+def _make_missing(workspace: str, protect: bool) -> None:
+    """Make the folders that are to be protected or hidden and are not there, empty: a mount needs something to stand on.
 
     Without it the agent could make the real thing while the session runs, or see what the operator makes there.
     """
     git_dir = os.path.join(workspace, ".git")
-    if not os.path.isdir(git_dir) or os.path.islink(git_dir):
+    if not os.path.isdir(git_dir):
+        return
+    clones = os.path.join(git_dir, workspaces.CLONES)
+    if not os.path.lexists(clones):
+        os.mkdir(clones, 0o711)
+        os.chmod(clones, 0o711)
+    if not protect:
         return
     owner = os.stat(git_dir)
-    missing = [(os.path.join(git_dir, name), 0o755) for name in PROTECTED_FOLDERS]
-    missing += [(path, 0o755) for path in _obeyed(workspace)]
-    missing += [(os.path.join(git_dir, workspaces.CLONES), 0o711), (os.path.join(git_dir, "config.worktree"), 0o644)]
-    for path, mode in missing:
-        if os.path.lexists(path):
-            continue
-        if os.path.basename(path) in PROTECTED_FILES:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode))
-        else:
-            os.makedirs(path, mode)
-        os.chmod(path, mode)
-        if owner.st_uid != os.geteuid() and os.path.basename(path) != workspaces.CLONES:
+    for folder in (*(os.path.join(git_dir, name) for name in PROTECTED_FOLDERS), *_configured(workspace)[0]):
+        missing = []
+        while not os.path.lexists(folder):
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        for path in reversed(missing):
+            os.mkdir(path, 0o755)
             os.chown(path, owner.st_uid, owner.st_gid)
+    path = os.path.join(git_dir, "config.worktree")
+    if not os.path.lexists(path):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
+        os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def secret_folders(workspace: str) -> list[str]:
@@ -324,8 +350,8 @@ def plan(launch: Launch) -> tuple[list[str], dict[int, bytes]]:
 
 def start(launch: Launch, tty_fd: int) -> int:
     """Start the sandbox on a terminal; the pid to wait for is bwrap's."""
-    if _protects(launch):
-        _make_missing(launch.spec["workspace"])
+    if launch.spec["workspace_mode"] == "direct":
+        _make_missing(launch.spec["workspace"], _protects(launch))
     words, contents = plan(launch)
     keep = {STATUS_FD: _local.open_status(launch.scratch_dir)}
     for number, content in contents.items():
