@@ -13,6 +13,8 @@ EXECUTABLES = $(notdir $(wildcard bin/workcell*))
 # They read nothing outside the standard library, so they need no site-packages.
 BARE = workcell-help workcell-session-list workcell-session-show workcell-session-timeline
 LIB = $(DESTDIR)$(PREFIX)/lib/workcell
+MAN = $(DESTDIR)$(PREFIX)/share/man
+SECTIONS = 1 5 7
 
 .PHONY: all help demo test soak check lint validators man dist install uninstall clean
 
@@ -75,7 +77,7 @@ install:
 	case "$$interpreter" in *' '*) echo "make install: $$interpreter: a path with blanks cannot stand in a first line; name another with PYTHON=" >&2; exit 1;; esac && \
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "make install: $(PYTHON) is older than 3.11; name another with PYTHON=")' && \
 	$(PYTHON) -c 'import cryptography' 2>/dev/null || { echo 'make install: $(PYTHON) has no package cryptography; install requirements.txt for it, or name another with PYTHON=' >&2; exit 1; }; \
-	install -d '$(DESTDIR)$(PREFIX)/bin' '$(LIB)/workcell/runtimes' '$(LIB)/adapter' '$(LIB)/schema' '$(DESTDIR)$(PREFIX)/share/man/man1' && \
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(LIB)/workcell/runtimes' '$(LIB)/adapter' '$(LIB)/schema' $(foreach section,$(SECTIONS),'$(MAN)/man$(section)') && \
 	for name in $(EXECUTABLES); do \
 		flags=-I; case ' $(BARE) ' in *" $$name "*) flags='-IS' ;; esac; \
 		sed "1s|^#!.*python3.*|#!$$interpreter $$flags|" "bin/$$name" > '$(DESTDIR)$(PREFIX)/bin/'"$$name" && \
@@ -85,13 +87,13 @@ install:
 	install -m 0644 lib/workcell/runtimes/*.py '$(LIB)/workcell/runtimes' && \
 	install -m 0755 adapter/pty_adapter.py '$(LIB)/adapter' && \
 	install -m 0644 schema/*.json '$(LIB)/schema' && \
-	install -m 0644 docs/man1/*.1 '$(DESTDIR)$(PREFIX)/share/man/man1' && \
+	$(foreach section,$(SECTIONS),install -m 0644 docs/man$(section)/*.$(section) '$(MAN)/man$(section)' && )\
 	"$$interpreter" -I -m compileall -q -s '$(DESTDIR)' '$(LIB)/workcell' && \
 	echo "installed under $(DESTDIR)$(PREFIX) for $$interpreter"
 
 uninstall:
 	cd '$(DESTDIR)$(PREFIX)/bin' && rm -f $(EXECUTABLES)
-	cd '$(DESTDIR)$(PREFIX)/share/man/man1' && rm -f $(notdir $(wildcard docs/man1/*.1))
+	$(foreach section,$(SECTIONS),cd '$(MAN)/man$(section)' && rm -f $(notdir $(wildcard docs/man$(section)/*.$(section)));)
 	rm -rf '$(LIB)'
 
 clean:

@@ -173,16 +173,35 @@ def locate(argv: "list[str]", workspace: str, inside_workspace: str) -> Program:
 
     name = argv[0]
     if "/" in name and not os.path.isabs(name):
-        # Relative to the workspace, where the agent starts: nothing of the host is needed to run it.
-        return Program(argv, [], [])
-    found = run.which(name)
-    if found is None:
+        # Relative to the workspace, where the agent starts.
+        found = os.path.join(workspace, name)
+        if not os.path.isfile(found) or not os.access(found, os.X_OK):
+            why = "cannot be run" if os.path.exists(found) else "not found"
+            raise PreconditionError(f"program {name!r}", f"{why} in {workspace}", "name it by its path in the workspace")
+        return _of_workspace(found, Program(argv, [], []))
+    found = run.which(name) or ""
+    if not found:
         where = name if "/" in name else os.environ.get("PATH", run.SYSTEM_PATH)
         raise PreconditionError(f"program {name!r}", f"not found in {where}", "install it, or name it by its path")
     if found.startswith(workspace + "/"):
-        return Program([inside_workspace + found[len(workspace) :], *argv[1:]], [], [])
+        return _of_workspace(found, Program([inside_workspace + found[len(workspace) :], *argv[1:]], [], []))
     program = Program([found, *argv[1:]], [], [])
     _show(found, program, 0)
+    return program
+
+
+def _of_workspace(found: str, program: Program) -> Program:
+    """Add the interpreter that a script of the workspace asks `env` for.
+
+    Only one that the operator has on PATH: a path that a repository names may be any file of the operator's.
+    """
+    from workcell import run
+
+    words = (_shebang(found) or "").split()
+    named = _named_by_env(words)
+    resolved = run.which(named) if named and "/" not in named else None
+    if resolved is not None:
+        _show(resolved, program, 1)
     return program
 
 
@@ -191,24 +210,39 @@ def _show(found: str, program: Program, depth: int) -> None:
     from workcell import run
 
     real = os.path.realpath(found)
-    for path in (found, real):
+    for path in (*_links(found), real):
         if not in_system(path):
-            program.prefixes.append(install_prefix(path))
-            folder = os.path.dirname(path)
+            prefix, folder = install_prefix(path), os.path.dirname(path)
+            if prefix not in program.prefixes:
+                program.prefixes.append(prefix)
             if folder not in program.path:
                 program.path.append(folder)
-    interpreter = _shebang(real) if depth < 3 else None
-    if interpreter is None:
+    words = ((_shebang(real) if depth < 3 else None) or "").split()
+    if not words:
         return
-    words = interpreter.split()
-    if os.path.basename(words[0]) == "env":
-        named = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
+    named = _named_by_env(words)
+    if named is not None:
         resolved = run.which(named) if named else None
         if resolved is None:
             raise PreconditionError(real, f"needs {named or 'a program'}, which is not found on PATH", f"install {named}")
         _show(resolved, program, depth + 1)
     elif os.path.exists(words[0]):
         _show(words[0], program, depth + 1)
+
+
+def _links(path: str) -> "list[str]":
+    """Return a path and each one that it leads to as a link, in order; a ring of links ends it."""
+    found = [path]
+    while os.path.islink(found[-1]) and len(found) < 40:
+        found.append(os.path.normpath(os.path.join(os.path.dirname(found[-1]), os.readlink(found[-1]))))
+    return found
+
+
+def _named_by_env(words: "list[str]") -> str | None:
+    """Return the program that the words of a `#!` line have env(1) look for, None where they do not."""
+    if not words or os.path.basename(words[0]) != "env":
+        return None
+    return next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
 
 
 def _shebang(path: str) -> str | None:
@@ -225,7 +259,7 @@ def _shebang(path: str) -> str | None:
 def install_prefix(path: str) -> str:
     """Return what must be visible for a program at path: the folder above its bin/, or the node_modules it lies in.
 
-    Where that folder would be the root, the home, something that holds the home or its `.local`, the file alone.
+    Where that folder would show more than an installation, the file alone.
     """
     parts = path.split("/")
     folders = parts[:-1]
@@ -233,7 +267,23 @@ def install_prefix(path: str) -> str:
         return "/".join(folders[: folders.index("node_modules") + 1])
     marks = [at for at, part in enumerate(folders) if part in ("bin", "sbin", "libexec")]
     prefix = "/".join(folders[: marks[-1]]) if marks else ""
+    return path if _shows_too_much(os.path.realpath(prefix or "/")) else prefix
+
+
+_MARKS_OF_A_HOME = (".ssh", ".gnupg", ".bashrc", ".profile", ".bash_history", ".netrc")
+
+
+def _shows_too_much(folder: str) -> bool:
+    """Say whether a folder is the root, a home or what holds one, a folder of credentials in the home, or the toolkit's own."""
+    from workcell.workspace import SENSITIVE
+
     home = os.path.realpath(layout.home_dir())
-    real = os.path.realpath(prefix) if prefix else "/"
-    too_wide = real.count("/") < 2 or (home + "/").startswith(real + "/") or real == os.path.join(home, ".local")
-    return path if too_wide else prefix
+    own = [os.path.realpath(path) for path in (layout.state_root(), layout.config_dir(), layout.legacy_root())]
+    parent, name = os.path.split(folder)
+    return (
+        folder.count("/") < 2
+        or (home + "/").startswith(folder + "/")
+        or (parent == home and name in (*SENSITIVE, ".cargo"))
+        or any(folder == path or folder.startswith(path + "/") for path in own)
+        or any(os.path.lexists(os.path.join(folder, mark)) for mark in _MARKS_OF_A_HOME)
+    )

@@ -1,6 +1,6 @@
 """The command line of every executable: options, help, ids from standard input, errors as one line and a status.
 
-argparse costs about half of the time that a read command may take, so the options are parsed here, by a table: a value
+argparse costs a quarter of the time that a read command may take, so the options are parsed here, by a table: a value
 follows its option or is joined to it by `=`, no abbreviations, everything after the first free `--` is left alone. The
 header of the executable is its help, and its man page.
 """

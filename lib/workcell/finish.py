@@ -66,6 +66,11 @@ def write_down(
     except (WorkcellError, OSError) as error:
         # The session has ended all the same; verify says `unsealed`, and the next stop tries again.
         cli.complain(f"{session_id}: not sealed: {error}")
+    if source:
+        # Whoever did it before us may have died at any point.
+        for written in (path, layout.seal_path(path), fields["transcript_log_path"]):
+            if written:
+                record.sweep(written)
     if folder:
         runtime = runtimes.by_provider(fields["target_provider"])
         if runtime is not None:

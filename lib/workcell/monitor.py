@@ -74,8 +74,8 @@ class Channel:
 def fork(prepare: "Callable[[], tuple[runtimes.Launch, int]]", size: tuple[int, int], stderr_fd: int) -> Channel:
     """Fork the monitor off, twice, into a process session of its own; return the channel to it.
 
-    prepare: run by the monitor: makes the scratch folder and returns (launch, descriptor that holds monitor.lock). Whoever makes
-    it has to outlive start, or a start that is killed would leave it behind. Returns once the monitor has named its pid.
+    prepare: run by the monitor: makes the scratch folder and returns (launch, descriptor that holds monitor.lock). Whoever
+    makes it has to outlive start, or a start that is killed would leave it behind. Returns once the monitor has named its pid.
     """
     to_us, from_monitor = os.pipe()
     to_monitor, from_us = os.pipe()
@@ -215,6 +215,8 @@ class Monitor:
             finish.write_down(
                 self.record_path, self.folder, self.spec, finish.FALLBACK_EXIT_STATUS, status="aborted", reason="launch-aborted"
             )
+        else:
+            record.sweep(self.record_path)
         self._discard_clone()
         scratch.remove(self.folder)
 

@@ -431,6 +431,22 @@ def _guard_final(path: str, before: "dict[str, Any]", updates: "dict[str, Any]",
             raise FinalRecordError(path, f"the session is {before['status']} already, {name} stays {before[name]!r}")
 
 
+def sweep(path: str) -> None:
+    """Remove what crashed writers of a file left beside it; a missing folder has nothing."""
+    from workcell import lock
+
+    folder, name = os.path.split(path)
+    try:
+        dir_fd = safe_open.open_dir(folder)
+    except (FileNotFoundError, UnreadableError):
+        return
+    try:
+        with lock.exclusive(dir_fd, 30, folder):
+            _sweep(dir_fd, name)
+    finally:
+        os.close(dir_fd)
+
+
 def _sweep(dir_fd: int, name: str) -> None:
     """Remove what crashed writers of this record left; nobody else writes it while the folder is locked."""
     for found in os.listdir(dir_fd):

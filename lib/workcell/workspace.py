@@ -18,7 +18,8 @@ BRANCH_PREFIX = "workcell/session-"
 CLONES = "workcell-sessions"
 AGENT_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 
-_SENSITIVE = (
+# Folders of a home that hold credentials or tools.
+SENSITIVE = (
     ".aws .azure .cache .claude .codex .colima .config .copilot .docker .gemini .gnupg .kube .local .mozilla .netrc .npm "
     ".password-store .ssh .terraform.d Library"
 ).split()
@@ -38,7 +39,7 @@ def check_folder(path: str) -> str:
     home = os.path.realpath(layout.home_dir())
     if real == "/" or real == home or home.startswith(real + "/"):
         raise PreconditionError(f"workspace {path!r}", "is too broad: it holds the home folder", "name one project's folder")
-    for name in _SENSITIVE:
+    for name in SENSITIVE:
         if _inside(real, os.path.join(home, name)):
             raise PreconditionError(f"workspace {path!r}", f"lies in ~/{name}, which holds credentials or tools", "move it")
     for secret in (layout.state_root(), layout.config_dir()):
@@ -274,13 +275,15 @@ def clone(git: Git, source: Source, path: str, session_id: str, uid: int, gid: i
     The folders above it stay the caller's and can be passed through but not listed by others (0711).
     """
     parent = os.path.dirname(path)
-    for folder in (os.path.dirname(parent), parent):
+    for attempt in range(100):
         try:
-            os.mkdir(folder, 0o711)
-            os.chmod(folder, 0o711)
-        except FileExistsError:
-            if not stat.S_ISDIR(os.lstat(folder).st_mode):
-                raise PreconditionError(folder, "is not a folder", "remove it") from None
+            for folder in (os.path.dirname(parent), parent):
+                _make_passage(folder)
+            break
+        except FileNotFoundError:
+            # A start that was given up just took the empty folder above away.
+            if attempt == 99:
+                raise
     branch = BRANCH_PREFIX + session_id
     os.mkdir(path, 0o700)
     # Objects are copied file by file; a store that borrows from another one cannot be, and goes through the pack protocol.
@@ -299,6 +302,16 @@ def clone(git: Git, source: Source, path: str, session_id: str, uid: int, gid: i
     if uid != os.geteuid():
         _give_away(path, uid, gid)
     return branch
+
+
+def _make_passage(folder: str) -> None:
+    """Make a folder that others can pass through but not list, or find it there."""
+    try:
+        os.mkdir(folder, 0o711)
+        os.chmod(folder, 0o711)
+    except FileExistsError:
+        if not stat.S_ISDIR(os.lstat(folder).st_mode):
+            raise PreconditionError(folder, "is not a folder", "remove it") from None
 
 
 def _give_away(path: str, uid: int, gid: int) -> None:

@@ -18,7 +18,7 @@ HOOKS = (
     "post-checkout", "post-index-change", "reference-transaction", "pre-commit", "post-commit", "post-merge", "pre-auto-gc",
     "post-rewrite", "sendemail-validate", "update", "post-update", "pre-receive", "post-receive", "pre-rebase", "fsmonitor-watchman",
 )  # fmt: skip
-ATTRIBUTES = "*.txt filter=evil diff=evil merge=evil\n*.bin filter=lfs diff=lfs merge=lfs -text\n"
+ATTRIBUTES = "*.txt filter=evil diff=evil merge=evil\n*.bin filter=lfs diff=lfs merge=lfs -text\n*.dat filter=own\n"
 
 
 class Trap:
@@ -30,7 +30,7 @@ class Trap:
         os.makedirs(self.fired_dir)
         os.chmod(self.fired_dir, 0o777)
         worlds.give(world, self.fired_dir)
-        worlds.make_repo(world)
+        world.make_repo()
         self.plant()
 
     def canary(self, name):
@@ -40,13 +40,14 @@ class Trap:
 
     def plant(self):
         world, repo = self.world, self.world.repo
-        for name, text in ((".gitattributes", ATTRIBUTES), ("a.txt", "text\n"), ("b.bin", "binary\n")):
+        for name, text in ((".gitattributes", ATTRIBUTES), ("a.txt", "text\n"), ("b.bin", "binary\n"), ("c.dat", "data\n")):
             worlds.plant(world, os.path.join(repo, name), text)
         self.git("add", "-A")
         self.git("commit", "-q", "-m", "two")
         for where in ("operator", "source"):
             options = ["--global"] if where == "operator" else []
-            for key in PROGRAM_KEYS:
+            own = ("filter.own.clean", "filter.own.smudge", "filter.own.process") if where == "source" else ()
+            for key in (*PROGRAM_KEYS, *own):
                 self.git("config", *options, key, self.canary(f"{where}-{key}"))
             for name in ALIASES:
                 self.git("config", *options, f"alias.{name}", "!" + self.canary(f"{where}-alias-{name}"))
@@ -73,7 +74,7 @@ class Trap:
         worlds.hand_over(world, repo)
         worlds.hand_over(world, self.borrower)
         # A changed time makes git look at the content again, through the filters.
-        for name in ("a.txt", "b.bin", "sub/c.txt"):
+        for name in ("a.txt", "b.bin", "c.dat", "sub/c.txt"):
             os.utime(os.path.join(repo, name), (1, 1))
         self.clear()
 
@@ -94,7 +95,7 @@ class Trap:
     def git(self, *words, folder=None, env=None):
         """Run git on the trap while it is being built, with what is planted switched off."""
         quiet = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "safe.directory=*"]
-        quiet += [w for name in ("evil", "lfs", "inner") for kind in ("clean", "smudge", "process") for w in ("-c", f"filter.{name}.{kind}=")]
+        quiet += [w for name in ("evil", "lfs", "own", "inner") for kind in ("clean", "smudge", "process") for w in ("-c", f"filter.{name}.{kind}=")]
         quiet += [w for name in ("evil", "lfs") for w in ("-c", f"filter.{name}.required=false")]
         quiet += ["-c", "user.name=Op", "-c", "user.email=op@example.org", "-c", "advice.addEmbeddedRepo=false"]
         env = {"GIT_TRACE2": "0", **(env or {})}
@@ -137,15 +138,17 @@ def test_h11_no_program_that_the_source_or_the_operator_names_is_run(trap):
     assert after == before
 
     # The control: plain git on the same repository runs into the trap.
-    for name in ("a.txt", "b.bin", "sub/c.txt"):
+    for name in ("a.txt", "b.bin", "c.dat", "sub/c.txt"):
         os.utime(os.path.join(world.repo, name), (2, 2))
     trap.git("config", "--global", "safe.directory", "*")
-    # The monitor of the outer repository says that nothing has changed, so the inner one is only asked without it.
     world.run("git", "-C", world.repo, "status")
-    world.run("git", "-C", world.repo, "-c", "core.fsmonitor=false", "status", "--ignore-submodules=none")
+    # What is planted in the outer repository fails too early for the inner one to be asked.
+    outer = [word for name in ("evil", "lfs") for kind in ("clean", "process") for word in ("-c", f"filter.{name}.{kind}=")]
+    outer += ["-c", "core.fsmonitor=false", "-c", "filter.evil.required=false"]
+    world.run("git", "-C", world.repo, *outer, "status", "--ignore-submodules=none")
     world.run("git", "clone", "-q", "--no-hardlinks", world.repo, os.path.join(world.home, "control"))
     for name in (
-        "source-core.fsmonitor", "source-filter.evil.process", "operator-filter.evil.process", "submodule-filter.inner.process",
+        "source-core.fsmonitor", "source-filter.own.process", "source-filter.evil.process", "operator-filter.evil.process", "submodule-filter.inner.process",
         "template-hook-reference-transaction", "operator-trace2",
     ):  # fmt: skip
         assert name in trap.fired(), trap.fired()

@@ -4,8 +4,9 @@ import os
 import re
 
 import pytest
-from support import ROOT
 from tree_support import executables, read
+
+from support import ROOT
 
 README = read("README.md")
 
@@ -21,7 +22,7 @@ def commands_in(text):
 
 
 def test_each_command_that_the_readme_names_exists():
-    named = set(re.findall(r"\bworkcell[ -]session[ -]([a-z]+)", README))
+    named = set(re.findall(r"\bworkcell[ -]session[ -]([a-z]+)\b(?!\()", README))
     assert {"start", "verify"} <= named
     assert {f"workcell-session-{verb}" for verb in named} <= set(executables())
 

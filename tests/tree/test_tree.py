@@ -8,21 +8,23 @@ import re
 import sys
 
 import pytest
-from support import ROOT
 from tree_support import BIN, LIB, executables, header, modules, project_files, python_executables, read
+
+from support import ROOT
 
 # Which module may import which: only from its own floor and from those below. What is not named here is on the fourth.
 FLOORS = {
     1: "errors clock validators",
     2: "layout ids safe_open atomic lock quoting canonical schema redact output cli",
-    3: "record audit keys seal ocsf logs scratch liveness",
+    3: "record audit keys seal ocsf logs console replay scratch liveness",
 }
 # A session that runs is looked for by its runtime, which is imported only when there is one.
 UPWARDS_IN_FUNCTIONS = {("liveness", "runtimes"), ("liveness", "runtimes._local")}
 
-READERS = ("list", "show", "timeline")
-NOT_FOR_READERS = "plumbum jsonschema cryptography hashlib subprocess dataclasses pathlib logging tempfile argparse".split()
-NOT_FOR_VERIFY = "plumbum jsonschema subprocess".split()
+READERS = {"list": (), "show": ("--id",), "timeline": ("--id",), "logs": ("--kind", "audit", "--id")}
+NOT_FOR_VERIFY = ("plumbum", "jsonschema", "subprocess")
+SLOW = ("cryptography", "hashlib", "dataclasses", "pathlib", "logging", "tempfile", "argparse")
+NOT_FOR_READERS = (*NOT_FOR_VERIFY, *SLOW)
 
 # Taken apart, so that this file does not hold what it looks for.
 MACHINE_PATHS = re.compile(r"(?<![\w.~-])/(?:wo" r"rk/|root/\.py" r"env|tmp/br" r"ief)")
@@ -222,9 +224,9 @@ def hits(found, unwanted):
 
 
 @pytest.mark.parametrize("session_id", [ENDED, ACTIVE], ids=["ended", "active"])
-@pytest.mark.parametrize("verb", READERS)
-def test_list_show_and_timeline_load_nothing_that_is_slow(recorded, verb, session_id):
-    options = () if verb == "list" else ("--id", session_id)
+@pytest.mark.parametrize("verb", list(READERS))
+def test_list_show_timeline_and_logs_load_nothing_that_is_slow(recorded, verb, session_id):
+    options = (*READERS[verb], session_id) if READERS[verb] else ()
     done, found = loaded(recorded, f"workcell-session-{verb}", *options)
     assert session_id in done.stdout
     assert hits(found, NOT_FOR_READERS) == []
@@ -240,6 +242,13 @@ def test_verify_loads_neither_plumbum_nor_jsonschema_nor_subprocess(recorded):
     done, found = loaded(recorded, "workcell-session-verify", "--id", ENDED)
     assert done.values["session_verify"] == "verified"
     assert hits(found, ["cryptography"]), "the seal was not checked"
+    assert hits(found, NOT_FOR_VERIFY) == []
+
+
+@pytest.mark.parametrize("form", ["json", "ocsf"])
+def test_export_loads_neither_plumbum_nor_jsonschema_nor_subprocess(recorded, form):
+    done, found = loaded(recorded, "workcell-session-export", "--format", form, "--id", ENDED)
+    assert ENDED in done.stdout
     assert hits(found, NOT_FOR_VERIFY) == []
 
 
