@@ -49,16 +49,17 @@ _INSTEAD = (
 )
 
 
-def check_state_for(runtime: "ModuleType", share_state: bool) -> None:
-    """Raise PreconditionError where an unconfined agent would sit beside the evidence of confined ones."""
-    if runtime.TARGET.kind != "local_process" or share_state:
-        return
-    root = layout.target_root()
+def check_state_for(runtime: "ModuleType", share_state: bool, warnings: list[str]) -> None:
+    """Raise PreconditionError where an unconfined agent would sit beside the evidence of confined ones; warn of the reverse."""
     try:
-        others = [name for name in os.listdir(root) if name != "local_process"]
+        kinds = os.listdir(layout.target_root())
     except OSError:
         return
-    if others:
+    if runtime.TARGET.kind != "local_process":
+        if "local_process" in kinds:
+            warnings.append(f"{layout.state_root()}: has had unconfined sessions, whose agents could read its signing key")
+        return
+    if not share_state and set(kinds) - {"local_process"}:
         raise PreconditionError(
             layout.state_root(),
             "holds sessions of a confining target, and an unconfined agent could read the signing key and rewrite their log",

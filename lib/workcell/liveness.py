@@ -116,8 +116,8 @@ def _gone_without_folder(fields: "dict[str, Any]", folder: str) -> bool:
     except ValueError:
         return False
     booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-    # A minute of slack for a clock that was set meanwhile: a process born well after the session is not its monitor.
-    return booted + ticks / os.sysconf("SC_CLK_TCK") > recorded + 60
+    # A minute of slack for a clock that was set meanwhile: a process born at another time than the session is not its monitor.
+    return abs(booted + ticks / os.sysconf("SC_CLK_TCK") - recorded) > 60
 
 
 def found_status(fields: "dict[str, Any]") -> str:

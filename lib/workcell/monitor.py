@@ -45,8 +45,11 @@ class Channel:
         self._reading, self.writing, self._rest = reading, writing, b""
 
     def go(self) -> None:
-        """Tell the monitor that record and event are written: it may launch."""
-        os.write(self.writing, b"go\n")
+        """Tell the monitor that record and event are written: it may launch. Where it is dead, read_line says so."""
+        try:
+            os.write(self.writing, b"go\n")
+        except BrokenPipeError:
+            pass
 
     def read_line(self, timeout_s: float) -> str | None:
         """Return the next line of the monitor, "" at its end, None when the time is up."""
@@ -193,7 +196,7 @@ class Monitor:
             self._loop()
         except OSError as error:
             _log(f"{error}")
-            self._reason = "launch-failed"
+            self._reason = "monitor-failed" if self._ready else "launch-failed"
             self._say(f"failed {error.strerror or error}")
             self._end_sandbox()
             self._exit_status = self._exit_status if self._exit_status is not None else finish.FALLBACK_EXIT_STATUS
@@ -485,7 +488,10 @@ class Monitor:
             self._reason = self._reason or "launch-failed"
             status = "aborted"
             self._say("failed " + self._last_words())
-        scratch.write_exit(self.folder, exit_status, clock.utc_now())
+        try:
+            scratch.write_exit(self.folder, exit_status, clock.utc_now())
+        except OSError as error:
+            _log(f"{self.folder}: {error}")  # gone, or no room: only a crash from here on would miss it
         if hasattr(self, "_console"):
             self._console.close()
         if self._write_down(exit_status, status):

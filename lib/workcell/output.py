@@ -4,7 +4,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
     from typing import IO, Any
 
 _JSON_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -27,9 +27,12 @@ def json_text(value: "Any") -> str:
     return text + "\n"
 
 
-def key_values(pairs: "Iterable[tuple[str, str]]") -> str:
+def key_values(pairs: "Sequence[tuple[str, str]]") -> str:
     """Return `key=value` lines; a newline in a value would forge a key, so it is written as a blank."""
-    return "".join(f"{key}={value.translate(_NO_NEWLINES)}\n" for key, value in pairs)
+    text = "".join([f"{key}={value}\n" for key, value in pairs])
+    if "\r" in text or "\0" in text or text.count("\n") != len(pairs):
+        text = "".join([f"{key}={value.translate(_NO_NEWLINES)}\n" for key, value in pairs])
+    return text
 
 
 _NO_NEWLINES = {0x0A: " ", 0x0D: " ", 0x00: " "}
@@ -44,6 +47,27 @@ _VISIBLE = _BYTES | {c: f"\\x{c:02x}" if c < 0x100 else f"\\u{c:04x}" for c in _
 def printable(text: str) -> str:
     """Return text with each character that could drive a terminal written as `\\xNN` or `\\uNNNN`; TAB and LF stay."""
     return text.translate(_VISIBLE)
+
+
+def width(text: str) -> int:
+    """Return how many columns a text takes on a terminal: two for a wide character, none for a mark on the one before."""
+    if text.isascii():
+        return len(text)
+    import unicodedata
+
+    columns = 0
+    for character in text:
+        if unicodedata.east_asian_width(character) in "WF":
+            columns += 2
+        elif unicodedata.category(character) not in ("Mn", "Me", "Cf"):
+            columns += 1
+    return columns
+
+
+def padded(texts: "Sequence[str]", widths: "Sequence[int]") -> str:
+    """Return texts in columns of these widths, two blanks between them, none at the end."""
+    cells = [text + " " * (size - width(text)) for text, size in zip(texts, widths, strict=True)]
+    return "  ".join(cells).rstrip(" ")
 
 
 def write(text: str, stream: "IO[str] | None" = None) -> None:

@@ -14,8 +14,10 @@ from workcell.errors import NotFoundError, UnreadableError, WorkcellError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
+
+    Listed = tuple[int, str, list[str]]
 
 FIELDS = (
     "version", "session_id", "profile", "target_kind", "target_provider", "target_id", "target_assurance_class",
@@ -46,17 +48,14 @@ class FinalRecordError(WorkcellError):
 
 def decode(data: bytes, path: str = "record") -> "dict[str, Any]":
     """Return the fields of a record's bytes; raise UnreadableError, which says what is wrong with which field."""
+    quickly = _quick(data)
+    if quickly is not None:
+        return quickly
     try:
         text = data.decode()
-        fields = _parse(text)
-        # Each member has two quotes for its name and two for its value, but for the version: so nothing was written
-        # twice.
-        if type(fields) is dict and (data.count(b'"') != 4 * len(fields) - 2 or b"\\" in data):
-            fields = json.loads(text, object_pairs_hook=_unique)
+        fields = json.loads(text, object_pairs_hook=_unique)
     except UnicodeDecodeError as error:
         raise UnreadableError(path, f"byte {error.start} is no UTF-8") from None
-    except StopIteration:
-        raise UnreadableError(path, "is no JSON record") from None
     except (ValueError, RecursionError) as error:
         raise UnreadableError(path, f"is no JSON record: {error}" if data.strip() else "is empty") from None
     why = validators.session_record(fields)
@@ -72,13 +71,27 @@ def decode(data: bytes, path: str = "record") -> "dict[str, Any]":
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
-def _parse(text: str) -> "Any":
-    # What json.loads does, without the three layers in front of its scanner: a listing calls this once for each session.
-    if text.startswith("{"):
+def _quick(data: bytes) -> "dict[str, Any] | None":
+    """Return the fields of a good record without escapes, None for anything else: a listing calls this for each session.
+
+    It is what json.loads does, without the three layers in front of its scanner.
+    """
+    try:
+        text = data.decode()
         fields, end = _scan(text, 0)
-        if not text[end:].strip(" \t\n\r"):
-            return fields
-    return json.loads(text)
+    except (ValueError, StopIteration, RecursionError):
+        return None
+    if (
+        type(fields) is dict
+        and text[end:] == "\n"
+        and b"\\" not in data
+        # Each member has two quotes for its name and two for its value, but for the version: so nothing was written twice.
+        and data.count(b'"') == 4 * len(fields) - 2
+        and validators.session_record(fields) is None
+        and type(fields["version"]) is int
+    ):
+        return _EMPTY | fields
+    return None
 
 
 def _unique(pairs: "list[tuple[str, Any]]") -> "dict[str, Any]":
@@ -150,13 +163,25 @@ def encode(fields: "dict[str, Any]", path: str = "record") -> bytes:
 
 def json_text(fields: "dict[str, Any]", indent: str = "") -> str:
     """Return a record as a JSON object, no newline at its end, members in the order of FIELDS, empty ones left out."""
+    return _escaped(indent + "{\n" + ",\n".join([f"{indent}  {member}" for member in _members(fields, ": ")]) + f"\n{indent}}}")
+
+
+def json_line(fields: "dict[str, Any]") -> str:
+    """Return the same object in one line, without a blank between its parts."""
+    return _escaped("{" + ",".join(_members(fields, ":")) + "}")
+
+
+def _members(fields: "dict[str, Any]", colon: str) -> list[str]:
     quoted = json.encoder.encode_basestring
-    lines = [f'{indent}  "version": {fields["version"]}']
+    members = [f'"version"{colon}{fields["version"]}']
     for name in FIELDS[1:]:
         value = fields[name]
         if value or name in KEPT_WHEN_EMPTY:
-            lines.append(f'{indent}  "{name}": {quoted(value)}')
-    text = indent + "{\n" + ",\n".join(lines) + "\n" + indent + "}"
+            members.append(f'"{name}"{colon}{quoted(value)}')
+    return members
+
+
+def _escaped(text: str) -> str:
     for character, escape in _JSON_ESCAPES:
         if character in text:
             text = text.replace(character, escape)
@@ -187,30 +212,29 @@ def read_at(dir_fd: int, name: str, path: str) -> "dict[str, Any]":
     Raises FileNotFoundError where there is none, UnreadableError where it cannot be trusted or understood.
     """
     # What safe_open.read_file does, for the case that all is well: a listing of thousands of sessions is this function.
+    # One read(2) that got the whole of a small file needs no look at it before.
+    data = b""
     try:
         fd = os.open(name, safe_open.FILE_FLAGS, dir_fd=dir_fd)
+        try:
+            data = os.read(fd, _SMALL_BYTES)
+            found = os.fstat(fd)
+        finally:
+            os.close(fd)
     except OSError:
-        return decode(safe_open.read_file(dir_fd, name, path, LIMIT_BYTES), path)
-    try:
-        before = os.fstat(fd)
-        mode = before.st_mode
-        size = before.st_size
-        data = b""
-        if (
-            stat.S_IFMT(mode) == stat.S_IFREG
-            and not mode & 0o077
-            and before.st_nlink == 1
-            and before.st_uid == os.geteuid()
-            and size <= LIMIT_BYTES
-        ):
-            data = os.read(fd, size + 1)
-            after = os.fstat(fd)
-            good = len(data) == size == after.st_size and after.st_mtime_ns == before.st_mtime_ns
-        else:
-            good = False
-    finally:
-        os.close(fd)
+        good = False
+    else:
+        good = (
+            found.st_mode & _KIND_AND_OTHERS == stat.S_IFREG
+            and found.st_nlink == 1
+            and found.st_uid == os.geteuid()
+            and found.st_size == len(data) < _SMALL_BYTES
+        )
     return decode(data if good else safe_open.read_file(dir_fd, name, path, LIMIT_BYTES), path)
+
+
+_SMALL_BYTES = 1 << 14
+_KIND_AND_OTHERS = 0o170077
 
 
 def roots() -> list[str]:
@@ -256,29 +280,39 @@ def _real_dirs(folder: str, problems: "list[WorkcellError]") -> list[str]:
         return []
 
 
-def entries(
-    problems: "list[WorkcellError]", keep: "Callable[[dict[str, Any]], bool] | None" = None
-) -> "list[tuple[dict[str, Any], str]]":
-    """Return (fields, path) of every session, newest start first, then by id downwards.
-
-    A record that cannot be read hides no other: what is wrong with it goes to `problems`. A session that both roots
-    have is the state root's. `keep` is asked before that.
-    """
-    found: list[tuple[dict[str, Any], str]] = []
-    earlier: set[str] = set()
-    for root in roots():
-        here = [one for one in _records_below(root, problems) if keep is None or keep(one[0])]
-        found += [one for one in here if one[0]["session_id"] not in earlier] if earlier else here
-        earlier.update([fields["session_id"] for fields, _ in here])
-    # Two stable sorts, because the second key counts only among equals of the first: both go downwards.
-    found.sort(key=lambda one: one[0]["session_id"], reverse=True)
-    found.sort(key=lambda one: one[0]["started_at"], reverse=True)
+def listed(problems: "list[WorkcellError]") -> "list[Listed]":
+    """Return (number of the root, folder, file names) of all records that there are; nothing is read yet."""
+    found: list[Listed] = []
+    for number, root in enumerate(roots()):
+        for folder in sessions_dirs(root, problems):
+            try:
+                dir_fd = safe_open.open_dir(folder)
+            except FileNotFoundError:
+                continue
+            except UnreadableError as error:
+                problems.append(error)
+                continue
+            try:
+                found.append((number, folder, _record_names(dir_fd)))
+            finally:
+                os.close(dir_fd)
     return found
 
 
-def _records_below(root: str, problems: "list[WorkcellError]") -> "list[tuple[dict[str, Any], str]]":
-    found = []
-    for folder in sessions_dirs(root, problems):
+def walk(
+    found: "Sequence[Listed]",
+    problems: "list[WorkcellError]",
+    choose: "Callable[[dict[str, Any], str], dict[str, Any] | None] | None" = None,
+) -> "Iterator[tuple[dict[str, Any], str]]":
+    """Yield (fields, path) of the records that `listed` found, in no order, one in memory at a time.
+
+    A record that cannot be read hides no other: what is wrong with it goes to `problems`. `choose` is given each record
+    and its path and returns what to yield as its fields, None to leave it out. Of a session that both roots have, that
+    of the first is yielded, if it was chosen.
+    """
+    owners: dict[str, int] = {}
+    several_roots = len({number for number, _, _ in found}) > 1
+    for number, folder, names in found:
         try:
             dir_fd = safe_open.open_dir(folder)
         except FileNotFoundError:
@@ -287,17 +321,35 @@ def _records_below(root: str, problems: "list[WorkcellError]") -> "list[tuple[di
             problems.append(error)
             continue
         try:
-            for name in _record_names(dir_fd):
+            for name in names:
                 path = f"{folder}/{name}"
                 try:
-                    found.append((read_at(dir_fd, name, path), path))
+                    fields = read_at(dir_fd, name, path)
                 except FileNotFoundError:
                     continue  # deleted since the folder was listed
                 except UnreadableError as error:
                     problems.append(error)
+                    continue
+                chosen = fields if choose is None else choose(fields, path)
+                if chosen is None or (several_roots and owners.setdefault(fields["session_id"], number) != number):
+                    continue
+                yield chosen, path
         finally:
             os.close(dir_fd)
-    return found
+
+
+def newest_first(found: "list[Any]", started_at: "Callable[[Any], str]", session_id: "Callable[[Any], str]") -> None:
+    """Sort in place: newest start first, then by id downwards; the functions get both out of an item."""
+    # Two stable sorts, because the second key counts only among equals of the first.
+    found.sort(key=session_id, reverse=True)
+    found.sort(key=started_at, reverse=True)
+
+
+def entries(problems: "list[WorkcellError]") -> "list[tuple[dict[str, Any], str]]":
+    """Return (fields, path) of every session, newest start first, then by id downwards."""
+    records = list(walk(listed(problems), problems))
+    newest_first(records, lambda one: str(one[0]["started_at"]), lambda one: str(one[0]["session_id"]))
+    return records
 
 
 def _record_names(dir_fd: int) -> list[str]:
@@ -318,17 +370,15 @@ def load(session_id: str) -> "tuple[dict[str, Any], str]":
     """
     if not session_id.strip(BLANKS) or "\n" in session_id or "\r" in session_id or "\0" in session_id:
         raise _not_found(session_id)
-    searched = roots()
     if ids.usable_as_file_name(session_id):
-        for root in searched:
+        for root in roots():
             found = list(_named(root, session_id))
             if found:
                 return _only(found, session_id)
     problems: list[WorkcellError] = []
-    for root in searched:
-        found = [one for one in _records_below(root, problems) if one[0]["session_id"] == session_id]
-        if found:
-            return _only(found, session_id)
+    found = list(walk(listed(problems), problems, lambda fields, path: fields if fields["session_id"] == session_id else None))
+    if found:
+        return _only(found, session_id)
     raise _not_found(session_id, problems)
 
 
@@ -543,7 +593,7 @@ def _first(fields: "dict[str, Any]", *names: str) -> str:
     return ""
 
 
-def text_pairs(fields: "dict[str, Any]") -> "Iterable[tuple[str, str]]":
+def text_pairs(fields: "dict[str, Any]") -> "list[tuple[str, str]]":
     """Return the 43 (key, value) lines of the text form, in their order."""
     computed = {
         "target_summary": target_summary,

@@ -59,8 +59,9 @@ def capture(
     timeout_s: float = 600.0,
     limit_bytes: int = 64 << 20,
     pass_fds: "Sequence[int]" = (),
+    stdin_fd: int = -1,
 ) -> Finished:
-    """Run a program without standard input and return what it left.
+    """Run a program, without standard input unless a descriptor is given, and return what it left.
 
     Past the time or output limit it is killed and WorkcellError raised, so that nothing of it is taken for an answer.
     """
@@ -70,7 +71,7 @@ def capture(
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
     actions = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, stdin_fd, 0) if stdin_fd >= 0 else (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_DUP2, out_write, 1),
         (os.POSIX_SPAWN_DUP2, err_write, 2),
         *((os.POSIX_SPAWN_DUP2, fd, fd) for fd in pass_fds),  # dup2 of a descriptor onto itself clears close-on-exec here

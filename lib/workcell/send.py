@@ -56,7 +56,7 @@ def send(session: live.Session, message: bytes, enter: bool, raw: bool, secret: 
         pairs.append(("status", f"{len(message)} bytes"))
     try:
         session.append("command", pairs)
-        session.fields = record.update(session.path, {"observed_at": clock.utc_now()})
+        session.fields = record.update(session.path, {"observed_at": clock.utc_now()}, unless_final=True)
     except (WorkcellError, OSError) as error:
         # It was delivered: an exit status of 1 would make the caller send it again.
         cli.complain(f"{session.id}: delivered, but not recorded: {error}")

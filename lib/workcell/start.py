@@ -7,7 +7,22 @@ import fcntl
 import os
 import signal
 
-from workcell import agents, audit, events, launch, layout, monitor, record, runtimes, safe_open, scratch, terminal, workspace
+from workcell import (
+    agents,
+    audit,
+    cli,
+    events,
+    finish,
+    launch,
+    layout,
+    monitor,
+    record,
+    runtimes,
+    safe_open,
+    scratch,
+    terminal,
+    workspace,
+)
 from workcell.errors import PreconditionError, UnreadableError, UsageError, WorkcellError
 
 TYPE_CHECKING = False
@@ -71,8 +86,8 @@ def prepare(options: "Any") -> Plan:
         workspace.check_direct(source, options.allow_nongit_workspace)
     debug_log = check_log_path(options.debug_log) if options.debug_log else ""
     runtime, why = launch.choose_target(options.target)
-    launch.check_state_for(runtime, options.share_state)
     plan = Plan(runtime, agent, source, git)
+    launch.check_state_for(runtime, options.share_state, plan.warnings)
     target, confined = runtime.TARGET.name, runtime.TARGET.kind != "local_process"
     if why:
         plan.warnings.append(f"target {target}: chosen by auto: {why}")
@@ -167,6 +182,8 @@ def carry_out(plan: Plan) -> list[tuple[str, str]]:
         channel.close()
         if lock_fd is not None:
             fcntl.flock(lock_fd, fcntl.LOCK_SH)
+            fcntl.flock(lock_fd, fcntl.LOCK_UN)
+        _clean_up_after_monitor(spec)
         raise
     channel.close()
     fields = record.read(spec["record_path"])
@@ -176,6 +193,21 @@ def carry_out(plan: Plan) -> list[tuple[str, str]]:
             fields = record.read(spec["record_path"])
         os.close(lock_fd)
     return _summary(fields)
+
+
+def _clean_up_after_monitor(spec: "dict[str, Any]") -> None:
+    """Do what a monitor that was killed could not: end the session that was begun, or remove what there is of it."""
+    if not scratch.is_ours(spec["scratch_dir"]):
+        return
+    try:
+        if os.path.lexists(spec["record_path"]):
+            finish.reconcile(spec["record_path"], "host-start")
+            return
+        if spec.get("clone_path"):
+            workspace.discard_clone(spec["clone_path"])
+        scratch.remove(spec["scratch_dir"])
+    except (WorkcellError, OSError) as error:
+        cli.complain(f"{spec['session_id']}: not cleaned up: {error}")
 
 
 def _make_scratch(plan: Plan, umask: int) -> "tuple[runtimes.Launch, int]":

@@ -10,19 +10,15 @@ import stat
 from workcell import layout, run
 from workcell.errors import PreconditionError, WorkcellError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 BRANCH_PREFIX = "workcell/session-"
 CLONES = "workcell-sessions"
 AGENT_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 
 # Folders of a home that hold credentials or tools.
 SENSITIVE = (
-    ".aws .azure .cache .claude .codex .colima .config .copilot .docker .gemini .gnupg .kube .local .mozilla .netrc .npm "
-    ".password-store .ssh .terraform.d Library"
-).split()
+    ".aws", ".azure", ".cache", ".claude", ".codex", ".colima", ".config", ".copilot", ".docker", ".gemini", ".gnupg",
+    ".kube", ".local", ".mozilla", ".netrc", ".npm", ".password-store", ".ssh", ".terraform.d", "Library",
+)  # fmt: skip
 
 
 def check_folder(path: str) -> str:
@@ -130,7 +126,7 @@ class Git:
         for name in ("XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
             if name in os.environ:
                 env[name] = os.environ[name]
-        # A git directory that is named is read whoever owns it; one that is only found is passed over when it is somebody else's.
+        # A git directory that is named is read whoever owns it; one that is found is passed over when it is somebody else's.
         git_dir = os.path.join(folder, ".git")
         command = ["git", "-C", folder, "--git-dir", git_dir, "config", "--null", "--show-origin", "--list"]
         found = run.capture(command, env, timeout_s=60)
@@ -294,7 +290,8 @@ def clone(git: Git, source: Source, path: str, session_id: str, uid: int, gid: i
     )  # fmt: skip
     if made.exit_status != 0:
         raise WorkcellError(path, f"git clone failed: {made.reason()}", "repair the source repository and start again")
-    checked_out = git(path, "checkout", "--quiet", "--force", "--no-track", "-B", branch, source.head)
+    # A bare id would be looked up among the tags first, where one of that very name may lead elsewhere.
+    checked_out = git(path, "checkout", "--quiet", "--force", "--no-track", "-B", branch, source.head + "^0")
     if checked_out.exit_status != 0:
         raise WorkcellError(
             path, f"git checkout failed: {checked_out.reason()}", "repair the source repository and start again"

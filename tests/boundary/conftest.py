@@ -8,8 +8,8 @@ import pytest
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "probes"))
 sys.path.insert(0, os.path.dirname(__file__))
 
-import worlds  # noqa: E402
-from inside import Inside  # noqa: E402
+import worlds
+from inside import Inside
 
 
 @pytest.fixture(params=worlds.CALLERS)

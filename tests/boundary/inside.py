@@ -12,6 +12,7 @@ import tempfile
 import threading
 
 import boundary_probe
+
 import support
 from worlds import give, make_repo, plant
 

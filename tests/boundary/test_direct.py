@@ -4,13 +4,14 @@ import json
 import os
 
 import pytest
+
 import worlds
 from support import wait_until
 
 # name: (the attack, how to undo it, so that the next one finds the repository as it was)
 ATTACKS = {
     "append to the configuration": ("echo '[x]' >> .git/config", "true"),
-    "put another file in place of the configuration": ("cp .git/config /tmp/c && cp /tmp/c .git/c && mv -f .git/c .git/config", "true"),
+    "put another file in place of the configuration": ("cp .git/config .git/c && mv -f .git/c .git/config", "true"),
     "move the configuration away": ("mv .git/config .git/away", "mv .git/away .git/config"),
     "exchange the configuration": ("cp .git/config .git/c && exchange .git/c .git/config", "rm -f .git/c"),
     "remove the configuration": ("cp .git/config /tmp/c && rm -f .git/config", "cp /tmp/c .git/config"),
@@ -20,11 +21,17 @@ ATTACKS = {
     "configure one worktree": ("echo '[x]' >> .git/config.worktree", "true"),
     "plant a hook": ("echo '#!/bin/sh' > .git/hooks/pre-commit", "rm .git/hooks/pre-commit"),
     "move the hooks away": ("mv .git/hooks .git/away", "mv .git/away .git/hooks"),
-    "put a link in place of the hooks": ("mv .git/hooks .git/h && ln -s ../evil .git/hooks", "rm .git/hooks; mv .git/h .git/hooks"),
+    "put a link in place of the hooks": (
+        "mv .git/hooks .git/h && ln -s ../evil .git/hooks",
+        "rm .git/hooks; mv .git/h .git/hooks",
+    ),
     "set attributes": ("echo '* filter=evil' > .git/info/attributes", "rm .git/info/attributes"),
     "graft a history": ("echo x > .git/info/grafts", "rm .git/info/grafts"),
     "change the repository of a submodule": ("mkdir -p .git/modules/sub", "rmdir .git/modules/sub"),
-    "change the repository of a linked worktree": ("echo ../../evil > .git/worktrees/linked/commondir", "echo ../.. > .git/worktrees/linked/commondir"),
+    "change the repository of a linked worktree": (
+        "cd .git/worktrees/linked && echo ../../evil > commondir",
+        "cd .git/worktrees/linked && echo ../.. > commondir",
+    ),
     "append to the list of submodules": ("echo '[x]' >> .gitmodules", "true"),
     "move the list of submodules away": ("mv .gitmodules away", "mv away .gitmodules"),
     "move the repository away": ("mv .git away", "mv away .git"),
@@ -34,7 +41,7 @@ ATTACKS = {
     "change a file that the configuration includes": ("echo '[x]' >> .tools/shared.gitconfig", "true"),
     "see the clone of another session": ("ls .git/workcell-sessions/*/repo/README", "true"),
     "make a clone of another session": ("mkdir .git/workcell-sessions/x", "rmdir .git/workcell-sessions/x"),
-}  # fmt: skip
+}
 
 EXCHANGE = """\
 import ctypes, os, sys
@@ -174,7 +181,8 @@ def test_the_record_says_what_was_protected(strict, breakglass):
 
 def test_a_clone_that_is_made_later_is_hidden_from_a_direct_session(direct):
     """The folder of the clones does not exist when the direct session starts."""
-    script = "echo begun; read line; ls -A .git/workcell-sessions; echo listed; touch .git/workcell-sessions/x && echo made; read line"
+    look = "ls -A .git/workcell-sessions; touch .git/workcell-sessions/x && echo made"
+    script = f"echo begun; read line; {look}; echo listed; read line"
     session_id = direct.start("--session-workspace", "direct", "--", "sh", "-c", script)
     direct.wait_for_output(session_id, "begun")
     other = direct.start("--", "sleep", "1000")
@@ -193,7 +201,9 @@ def test_a_link_among_what_git_obeys_refuses_a_direct_session(direct, name):
     path = os.path.join(direct.repo, ".git", name)
     os.rename(path, os.path.join(direct.home, name))
     os.symlink(os.path.join(direct.home, name), path)
-    done = direct.session("start", "--agent", "command", "--target", "bubblewrap", "--session-workspace", "direct", "--", "true")
+    done = direct.session(
+        "start", "--agent", "command", "--target", "bubblewrap", "--session-workspace", "direct", "--", "true"
+    )
     assert done.exit_status == 2
     assert f".git/{name}" in done.stderr and "symbolic link" in done.stderr
     assert direct.profile_dirs() == []

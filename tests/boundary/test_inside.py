@@ -3,8 +3,9 @@
 import os
 
 import boundary_probe
-import inside as inside_
 import pytest
+
+import inside as inside_
 
 # Folders above the install prefix exist inside, some of them in the sandbox's own /tmp: what counts is the host's home.
 ALWAYS_REFUSED = [name for name in boundary_probe.TRIES if name not in (*inside_.NETWORK, *inside_.ABSTRACT, "write-home")]

@@ -4,16 +4,21 @@ import os
 import sys
 
 import pytest
-import worlds
 
-SHOW = "#!/bin/sh\necho ran $0 \"$@\"\nls -A ~op\n"
+import worlds
 
 
 @pytest.fixture
 def home(anyone):
     """A world with a repository and some things in its home that are nobody's business."""
     worlds.make_repo(anyone)
-    for name in (".ssh/id_canary", ".bashrc-canary", ".local/share/keyrings/canary", ".config/gh/hosts.yml", "other/project/file"):
+    for name in (
+        ".ssh/id_canary",
+        ".bashrc-canary",
+        ".local/share/keyrings/canary",
+        ".config/gh/hosts.yml",
+        "other/project/file",
+    ):
         worlds.plant(anyone, os.path.join(anyone.home, name), "CANARY-CONTENT")
     anyone.env["PATH"] = ":".join(
         [*(os.path.join(anyone.home, name) for name in (".local/bin", "tools/bin", "bin", "links")), anyone.env["PATH"]]
@@ -21,7 +26,9 @@ def home(anyone):
     return anyone
 
 
-LIST = 'for f in "$1" "$1"/.* "$1"/*; do [ -e "$f" ] && echo "seen:$f"; done; grep -rs CANARY-CONTENT "$1" | head; echo listed'
+LIST = (
+    'for f in "$1" "$1"/.* "$1"/*; do [ -e "$f" ] && echo "seen:$f"; done; grep -rs CANARY-CONTEN[T] "$1" | head; echo listed'
+)
 
 
 def install(world, name, text, mode=0o755):
@@ -71,13 +78,15 @@ def test_a_program_that_is_a_single_file_is_shown_alone(home):
 
 
 @pytest.mark.parametrize(
-    "place", ["bin", ".ssh/bin", ".docker/bin", ".config/workcell/bin", ".cargo/bin", ".local/state/workcell/bin", ".gnupg/libexec"]
+    "place",
+    ["bin", ".ssh/bin", ".docker/bin", ".config/workcell/bin", ".cargo/bin", ".local/state/workcell/bin", ".gnupg/libexec"],
 )
 def test_a_program_in_a_folder_of_credentials_brings_none_of_them(home, place):
+    home.state = home.env["WORKCELL_STATE_ROOT"] = os.path.join(home.home, ".local/state/workcell")
     install(home, f"{place}/deep", f"#!/bin/sh\n{LIST}\n")
     install(home, f"{os.path.dirname(place) or '.'}/token", "CANARY-CONTENT", 0o644)
     text = run(home, os.path.join(home.home, place, "deep"), os.path.join(home.home, os.path.dirname(place)))
-    assert seen(home, text) == {place}
+    assert seen(home, text) == {place, os.path.dirname(place)} - {""}
 
 
 def test_a_script_for_env_is_run_by_the_interpreter_on_the_path_of_the_caller(home):
@@ -91,13 +100,22 @@ def test_a_script_for_env_is_run_by_the_interpreter_on_the_path_of_the_caller(ho
 
 
 def test_a_python_script_of_the_caller_is_run_by_the_callers_python(home):
-    install(home, "tools/bin/script.py", "#!/usr/bin/env python3\nimport sys, json\nprint('python', sys.version_info[0], json.dumps(1))\n")
+    install(
+        home,
+        "tools/bin/script.py",
+        "#!/usr/bin/env python3\nimport sys, json\nprint('python', sys.version_info[0], json.dumps(1))\n",
+    )
     assert "python 3 1" in run(home, "script.py")
 
 
 def test_a_virtual_environment_outside_of_the_workspace_is_run(home):
     home.run("/usr/bin/python3", "-m", "venv", "--without-pip", os.path.join(home.home, "tools/venv"))
-    install(home, "tools/venv/lib/python{}.{}/site-packages/mine.py".format(*_system_python(home)), "word = 'from my package'\n", 0o644)
+    install(
+        home,
+        "tools/venv/lib/python{}.{}/site-packages/mine.py".format(*_system_python(home)),
+        "word = 'from my package'\n",
+        0o644,
+    )
     install(home, "tools/venv/bin/command", f"#!{home.home}/tools/venv/bin/python3\nimport mine\nprint(mine.word)\n")
     assert "from my package" in run(home, os.path.join(home.home, "tools/venv/bin/command"))
 
@@ -133,7 +151,9 @@ def test_a_script_of_the_repository_finds_an_interpreter_that_the_caller_has_ins
     assert "special runs ./run.special" in run(home, "./run.special")
 
 
-@pytest.mark.parametrize("line", ["{home}/.ssh/id_canary", "/usr/bin/env {home}/.ssh/id_canary", "/usr/bin/env ../.ssh/id_canary"])
+@pytest.mark.parametrize(
+    "line", ["{home}/.ssh/id_canary", "/usr/bin/env {home}/.ssh/id_canary", "/usr/bin/env ../.ssh/id_canary"]
+)
 def test_a_script_of_the_repository_cannot_have_a_file_of_the_home_shown(home, line):
     """Its first line is hostile: whatever it names is not the operator's choice."""
     os.chmod(os.path.join(home.home, ".ssh/id_canary"), 0o755)
@@ -161,7 +181,9 @@ def test_a_script_whose_interpreter_is_missing_refuses_the_session_by_its_name(h
 def test_an_install_prefix_that_holds_a_repository_hides_the_clones_of_its_sessions(home):
     """The folder that is shown for a tool is a repository with sessions of its own."""
     tools = os.path.join(home.home, "tools")
-    install(home, "tools/bin/look", "#!/bin/sh\nls $1/.git/workcell-sessions | wc -l\ngrep -rsc hello $1/.git/workcell-sessions\n")
+    install(
+        home, "tools/bin/look", "#!/bin/sh\nls $1/.git/workcell-sessions | wc -l\ngrep -rsc hello $1/.git/workcell-sessions\n"
+    )
     home.git("init", "-q", tools)
     home.git("-C", tools, "add", "-A")
     home.git("-C", tools, "-c", "user.name=Op", "-c", "user.email=op@example.org", "commit", "-q", "-m", "tools")

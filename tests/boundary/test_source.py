@@ -3,12 +3,13 @@
 import os
 
 import pytest
+
 import worlds
 
 # Canaries are named for the place that names them; each leaves a file when it runs.
 PROGRAM_KEYS = (
-    "core.fsmonitor", "core.sshCommand", "core.askPass", "core.pager", "core.editor", "core.gitProxy", "core.alternateRefsCommand",
-    "credential.helper", "diff.external", "diff.evil.textconv", "diff.evil.command", "merge.evil.driver", "filter.evil.clean",
+    "core.fsmonitor", "core.sshCommand", "core.askPass", "core.pager", "core.editor", "core.gitProxy",
+    "core.alternateRefsCommand", "credential.helper", "diff.external", "diff.evil.textconv", "diff.evil.command", "merge.evil.driver", "filter.evil.clean",
     "filter.evil.smudge", "filter.evil.process", "filter.lfs.clean", "filter.lfs.smudge", "filter.lfs.process", "gpg.program",
     "uploadpack.packObjectsHook", "sequence.editor", "interactive.diffFilter", "difftool.evil.cmd", "remote.origin.uploadpack",
     "receive.fsckObjectsHook", "trailer.evil.command", "uploadArchive.evil.command", "protocol.ext.allow",
@@ -16,7 +17,8 @@ PROGRAM_KEYS = (
 ALIASES = ("status", "clone", "rev-parse", "checkout", "config", "ls-files", "log")
 HOOKS = (
     "post-checkout", "post-index-change", "reference-transaction", "pre-commit", "post-commit", "post-merge", "pre-auto-gc",
-    "post-rewrite", "sendemail-validate", "update", "post-update", "pre-receive", "post-receive", "pre-rebase", "fsmonitor-watchman",
+    "post-rewrite", "sendemail-validate", "update", "post-update", "pre-receive", "post-receive", "pre-rebase",
+    "fsmonitor-watchman",
 )  # fmt: skip
 ATTRIBUTES = "*.txt filter=evil diff=evil merge=evil\n*.bin filter=lfs diff=lfs merge=lfs -text\n*.dat filter=own\n"
 
@@ -88,14 +90,21 @@ class Trap:
         self.git("commit", "-q", "-m", "inner", folder=sub)
         for key in ("core.fsmonitor", "filter.inner.clean", "filter.inner.smudge", "filter.inner.process"):
             self.git("config", key, self.canary(f"submodule-{key}"), folder=sub)
-        worlds.plant(self.world, os.path.join(self.world.repo, ".gitmodules"), '[submodule "sub"]\n\tpath = sub\n\turl = ./sub\n')
+        worlds.plant(
+            self.world, os.path.join(self.world.repo, ".gitmodules"), '[submodule "sub"]\n\tpath = sub\n\turl = ./sub\n'
+        )
         self.git("add", ".gitmodules", "sub")
         self.git("commit", "-q", "-m", "three")
 
     def git(self, *words, folder=None, env=None):
         """Run git on the trap while it is being built, with what is planted switched off."""
         quiet = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "safe.directory=*"]
-        quiet += [w for name in ("evil", "lfs", "own", "inner") for kind in ("clean", "smudge", "process") for w in ("-c", f"filter.{name}.{kind}=")]
+        quiet += [
+            w
+            for name in ("evil", "lfs", "own", "inner")
+            for kind in ("clean", "smudge", "process")
+            for w in ("-c", f"filter.{name}.{kind}=")
+        ]
         quiet += [w for name in ("evil", "lfs") for w in ("-c", f"filter.{name}.required=false")]
         quiet += ["-c", "user.name=Op", "-c", "user.email=op@example.org", "-c", "advice.addEmbeddedRepo=false"]
         env = {"GIT_TRACE2": "0", **(env or {})}
@@ -148,8 +157,8 @@ def test_h11_no_program_that_the_source_or_the_operator_names_is_run(trap):
     world.run("git", "-C", world.repo, *outer, "status", "--ignore-submodules=none")
     world.run("git", "clone", "-q", "--no-hardlinks", world.repo, os.path.join(world.home, "control"))
     for name in (
-        "source-core.fsmonitor", "source-filter.own.process", "source-filter.evil.process", "operator-filter.evil.process", "submodule-filter.inner.process",
-        "template-hook-reference-transaction", "operator-trace2",
+        "source-core.fsmonitor", "source-filter.own.process", "source-filter.evil.process", "operator-filter.evil.process",
+        "submodule-filter.inner.process", "template-hook-reference-transaction", "operator-trace2",
     ):  # fmt: skip
         assert name in trap.fired(), trap.fired()
 

@@ -176,11 +176,18 @@ def session_of(pid):
     return next((e.partition(b"=")[2].decode() for e in entries if e.startswith(b"WORKCELL_SESSION_ID=")), "")
 
 
+def scratch_folders(world):
+    """Return the scratch folders that there are, also those of a profile without any record."""
+    found = []
+    for folder, folders, _ in os.walk(world.state):
+        found += [os.path.join(folder, name) for name in folders if name.startswith("session-audit.")]
+    return found
+
+
 def strays(world):
     """Return what a session that is over must not leave: scratch folders, FIFOs, half-written files, processes."""
-    found = [f"{pid} {words}" for pid, words in [*world.left_over(), *agents_left(world)]]
-    for folder, folders, names in os.walk(world.state):
-        found += [os.path.join(folder, name) for name in folders if name.startswith("session-audit.")]
+    found = [*scratch_folders(world), *(f"{pid} {words}" for pid, words in [*world.left_over(), *agents_left(world)])]
+    for folder, _, names in os.walk(world.state):
         for name in names:
             path = os.path.join(folder, name)
             if name.endswith(".tmp") or ".torn" in name or os.path.exists(path) and not os.path.isfile(path):
@@ -239,12 +246,15 @@ def is_gone(pid):
 
 
 def found_status(world, session_id):
-    """Return the live status that list, show and show --text give; they must agree."""
-    rows = [line.split("\t") for line in world.session("list").stdout.splitlines()]
-    by_list = {row[0]: row[2] for row in rows}.get(session_id)
-    by_show = world.show(session_id)["live_status"]
-    assert by_list == by_show
-    return by_show
+    """Return the live status that list gives; show must agree, unless it has changed by then."""
+
+    def listed():
+        rows = [line.split("\t") for line in world.session("list").stdout.splitlines()]
+        return {row[0]: row[2] for row in rows}.get(session_id)
+
+    before, shown = listed(), world.show(session_id)["live_status"]
+    assert shown == before or shown == listed()
+    return before
 
 
 def received(world, session_id, length, timeout_s=20.0):
@@ -257,3 +267,13 @@ def received(world, session_id, length, timeout_s=20.0):
 
     wait_until(lambda: len(digits()) >= 2 * length, timeout_s, f"{length} bytes of input")
     return bytes.fromhex(digits())
+
+
+def adapter_pid(session_id, world):
+    """Return the pid of the adapter of a session, as seen from here."""
+    for pid in session_pids(world, session_id):
+        with open(f"/proc/{pid}/cmdline", "rb") as stream:
+            words = stream.read().split(b"\0")
+        if any(word.endswith(b"pty_adapter.py") for word in words[1:5]):
+            return pid
+    raise AssertionError("no adapter")

@@ -8,8 +8,10 @@ import subprocess
 import time
 
 import pytest
+
 from life import (
     SLEEPER,
+    adapter_pid,
     assert_nothing_left,
     event_names,
     events,
@@ -18,14 +20,12 @@ from life import (
     is_gone,
     record_of,
     seal_bytes,
-    session_pids,
     strays,
     transcript,
     tree,
     verdict,
     wait_for_output,
 )
-
 from support import wait_until
 
 
@@ -180,15 +180,6 @@ def test_killing_the_sandbox_from_outside_is_seen_at_once(world, target):
     assert (record_of(world, session_id)["status"], record_of(world, session_id)["exit_status"]) == ("failed", "137")
     assert verdict(world, session_id) == "verified"
     assert_nothing_left(world)
-
-
-def adapter_pid(session_id, world):
-    for pid in session_pids(world, session_id):
-        with open(f"/proc/{pid}/cmdline", "rb") as stream:
-            words = stream.read().split(b"\0")
-        if any(word.endswith(b"pty_adapter.py") for word in words[1:5]):
-            return pid
-    raise AssertionError("no adapter")
 
 
 def test_the_agent_dies_with_everything_it_started_when_its_adapter_is_killed(world, target):

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+
 from life import tree
 
 GOOD = ("--agent", "command")

@@ -10,6 +10,7 @@ import subprocess
 import termios
 
 import pytest
+
 from life import (
     PYTHON,
     SLEEPER,
@@ -30,7 +31,6 @@ from life import (
     verdict,
     wait_for_output,
 )
-
 from support import wait_until
 from workcell import layout
 

@@ -7,6 +7,7 @@ import subprocess
 import time
 
 import pytest
+
 from life import (
     IGNORES_TERM,
     SLEEPER,
@@ -25,7 +26,6 @@ from life import (
     verdict,
     wait_for_output,
 )
-
 from support import scaled, wait_until
 
 

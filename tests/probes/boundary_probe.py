@@ -249,7 +249,9 @@ def remounting(path):
 
 # The control runs in a mount namespace of its own.
 for _path in ("/", "/usr", "/etc/hosts", "/proc/sys", "/workspace"):
-    named(f"remount{_path.replace('/', '-').rstrip('-') or '-root'}-writable", "root" if _path == "/" else "", remounting(_path))
+    named(
+        f"remount{_path.replace('/', '-').rstrip('-') or '-root'}-writable", "root" if _path == "/" else "", remounting(_path)
+    )
 
 
 @attempt("root")
@@ -661,7 +663,15 @@ def through(prefix):
 
 
 for _number, _prefix in enumerate(
-    ("/proc/1/root", "/proc/self/root/..", "/workspace/../../..", "/proc/1/cwd/../..", "/oldroot", "/newroot", "/proc/self/cwd/../../..")
+    (
+        "/proc/1/root",
+        "/proc/self/root/..",
+        "/workspace/../../..",
+        "/proc/1/cwd/../..",
+        "/oldroot",
+        "/newroot",
+        "/proc/self/cwd/../../..",
+    )
 ):
     named(f"read-the-ssh-key-through{_prefix.replace('/', '-')}", "root" if _number == 0 else "", through(_prefix))
 
@@ -688,8 +698,8 @@ def creating(folder):
 
 
 PLACES = (
-    "/", "/usr", "/usr/bin", "/usr/local/bin", "/usr/lib", "/etc", "/etc/profile.d", "/etc/ssl", "/bin", "/lib", "/sbin", "/var",
-    "/home", "/root", "/opt", "/srv", "/mnt", "/boot", "/sys", "/proc", "/run", "/run/workcell", "/workspace/..", "/dev",
+    "/", "/usr", "/usr/bin", "/usr/local/bin", "/usr/lib", "/etc", "/etc/profile.d", "/etc/ssl", "/bin", "/lib", "/sbin",
+    "/var", "/home", "/root", "/opt", "/srv", "/mnt", "/boot", "/sys", "/proc", "/run", "/run/workcell", "/workspace/..", "/dev",
     "/dev/pts",
 )  # fmt: skip
 for _place in PLACES:
@@ -701,7 +711,14 @@ def make_a_file_in_the_install_prefix():
     return creating(PLAN["masked_prefix"])()
 
 
-for _path in ("/etc/passwd", "/etc/hosts", "/etc/resolv.conf", "/etc/ld.so.cache", "/usr/bin/env", "/run/workcell/pty_adapter.py"):
+for _path in (
+    "/etc/passwd",
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/etc/ld.so.cache",
+    "/usr/bin/env",
+    "/run/workcell/pty_adapter.py",
+):
     named(f"overwrite{_path.replace('/', '-')}", "root" if _path == "/etc/hosts" else "", open_for_writing(_path))
 
 
@@ -815,11 +832,12 @@ def find_a_file_of_the_host_among_the_descriptors_of_process_1():
     return str(foreign)
 
 
-ENVIRONMENT = set(
-    "PATH HOME TMPDIR SHELL TERM AGENT_NAME AGENT_UI WORKCELL_MODE WORKCELL_SESSION_ID WORKSPACE WORKCELL_DETACHED_STDIN_PATH "
-    "WORKCELL_SESSION_ASSURANCE_INITIAL GIT_CONFIG_COUNT GIT_CONFIG_KEY_0 GIT_CONFIG_VALUE_0 USER LOGNAME LC_ALL LANG TZ "
-    "GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL PWD OLDPWD SHLVL _ LC_CTYPE".split()
-)
+ENVIRONMENT = {
+    "PATH", "HOME", "TMPDIR", "SHELL", "TERM", "AGENT_NAME", "AGENT_UI", "WORKCELL_MODE", "WORKCELL_SESSION_ID",
+    "WORKSPACE", "WORKCELL_DETACHED_STDIN_PATH", "WORKCELL_SESSION_ASSURANCE_INITIAL", "GIT_CONFIG_COUNT",
+    "GIT_CONFIG_KEY_0", "GIT_CONFIG_VALUE_0", "USER", "LOGNAME", "LC_ALL", "LANG", "TZ", "GIT_AUTHOR_NAME",
+    "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE",
+}  # fmt: skip
 
 
 @attempt("any")

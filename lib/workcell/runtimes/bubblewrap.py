@@ -29,11 +29,13 @@ ADAPTER = "/run/workcell/pty_adapter.py"
 
 # What programs need of /etc to resolve names, check certificates, find their libraries and know the local time.
 ETC = (
-    "alternatives bash.bashrc ca-certificates ca-certificates.conf crypto-policies debian_version fonts gai.conf host.conf "
-    "hosts inputrc java-11-openjdk java-17-openjdk java-21-openjdk ld.so.cache ld.so.conf ld.so.conf.d locale.alias locale.conf "
-    "localtime login.defs magic mime.types nanorc nsswitch.conf os-release pki/ca-trust pki/tls/certs profile profile.d protocols python3 "
-    "redhat-release resolv.conf rpc services shells ssl/certs ssl/openssl.cnf terminfo timezone vim xdg"
-).split()
+    "alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version",
+    "fonts", "gai.conf", "host.conf", "hosts", "inputrc", "java-11-openjdk", "java-17-openjdk", "java-21-openjdk",
+    "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "locale.conf", "localtime", "login.defs", "magic",
+    "mime.types", "nanorc", "nsswitch.conf", "os-release", "pki/ca-trust", "pki/tls/certs", "profile", "profile.d",
+    "protocols", "python3", "redhat-release", "resolv.conf", "rpc", "services", "shells", "ssl/certs",
+    "ssl/openssl.cnf", "terminfo", "timezone", "vim", "xdg",
+)  # fmt: skip
 
 # What git obeys in a repository: programs to run, places to fetch from, folders to trust.
 PROTECTED_FILES = ("config", "config.worktree")
@@ -87,7 +89,7 @@ def sandbox_user(workspace: str) -> tuple[int, int]:
 
 
 def _unused_uid() -> int:
-    """Return an id that is in no account database, no subordinate range and no running process, from a range kept for services."""
+    """Return an id of no account, of no subordinate range and of no running process, from a range kept for services."""
     import pwd
 
     taken = set()
@@ -230,7 +232,9 @@ def check_direct(workspace: str, mode: str) -> None:
     for path in (*_obeyed(workspace), os.path.join(workspace, ".git", workspaces.CLONES)):
         if path == workspace:
             raise PreconditionError(
-                workspace, "is itself where git finds its hooks (core.hooksPath)", "give them a folder, or use an isolated session"
+                workspace,
+                "is itself where git finds its hooks (core.hooksPath)",
+                "give them a folder, or use an isolated session",
             )
         if os.path.realpath(path) != path:
             raise PreconditionError(
@@ -331,9 +335,16 @@ def plan(launch: Launch) -> tuple[list[str], dict[int, bytes]]:
 
     made = {"/var", "/run", "/state", "/tmp", "/dev", "/proc", "/etc"}
     binds = [("/usr", "/usr")]
-    for prefix in dict.fromkeys([*launch.prefixes, *([python_prefix] if python_prefix else [])]):
-        if not any(prefix == place or prefix.startswith(place + "/") for _, place in binds):
-            words += [*_parents(prefix, made), "--ro-bind", prefix, prefix]
+    prefixes = list(dict.fromkeys([*launch.prefixes, *([python_prefix] if python_prefix else [])]))
+    for prefix in prefixes:
+        if in_any(prefix, [place for _, place in binds]):
+            continue
+        words += _parents(prefix, made)
+        if os.path.islink(prefix) and not any(other.startswith(prefix + "/") for other in prefixes):
+            # A program that is a link looks for its own files beside what the link leads to, which is in the list as well.
+            words += ["--symlink", os.readlink(prefix), prefix]
+        else:
+            words += ["--ro-bind", prefix, prefix]
             binds.append((prefix, prefix))
     words += ["--bind", spec["workspace"], WORKSPACE]
     binds.append((spec["workspace"], WORKSPACE))
@@ -341,7 +352,18 @@ def plan(launch: Launch) -> tuple[list[str], dict[int, bytes]]:
         words += _protected(spec["workspace"])
     words += _masks(binds, spec["workspace_origin"])
     words += ["--bind", os.path.join(launch.scratch_dir, "agent-input"), INPUT]
-    words += ["--remount-ro", "/dev", "--remount-ro", "/run", "--remount-ro", "/", "--chdir", "/", "--", *_drop(spec["uid"], spec["gid"])]
+    words += [
+        "--remount-ro",
+        "/dev",
+        "--remount-ro",
+        "/run",
+        "--remount-ro",
+        "/",
+        "--chdir",
+        "/",
+        "--",
+        *_drop(spec["uid"], spec["gid"]),
+    ]
     words += ["/bin/sh", "-c", _PREPARE, "sh", python, "-I", "-S", ADAPTER, "--", *launch.argv]
     if launch.home_seed:
         data(SEED_FD, launch.home_seed)
@@ -411,7 +433,7 @@ def shuts_abstract_sockets(network: str) -> bool:
 
 
 def _is_sandbox(pid: int, namespace: object) -> bool:
-    """Say whether a process is the first one of a sandbox: in its pid namespace, which no other process ever shares by chance."""
+    """Say whether a process is the first one of a sandbox: in its pid namespace, which nothing else shares by chance."""
     try:
         return os.stat(f"/proc/{pid}/ns/pid").st_ino == namespace and _local.start_ticks(pid) is not None
     except OSError:
@@ -426,10 +448,11 @@ def state(scratch_dir: str, session_id: str) -> State:
     if "exit-code" in status:
         return _local.ended(status)
     pid = status.get("child-pid")
-    if type(pid) is int and pid > 1:
-        return State(True, None, pid) if _is_sandbox(pid, status.get("pid-namespace")) else State(False)
-    # Killed while bwrap was starting: nothing is written yet, so look for its processes.
-    return State(True) if _local.session_processes(session_id) else State(False)
+    if type(pid) is int and pid > 1 and _is_sandbox(pid, status.get("pid-namespace")):
+        return State(True, None, pid)
+    # bwrap itself may still be there: it has not written the pid yet, or is about to write how the sandbox ended.
+    left = _local.session_processes(session_id)
+    return State(True, None, left[0]) if left else State(False)
 
 
 def kill(scratch_dir: str, session_id: str, signum: int) -> None:
@@ -447,3 +470,25 @@ def delete(scratch_dir: str, session_id: str) -> None:
     """Nothing is left of a sandbox whose first process is gone; one that is not is ended."""
     if state(scratch_dir, session_id).running:
         kill(scratch_dir, session_id, signal.SIGKILL)
+
+
+def inspection(workspace: str, origin: str, words: list[str], *, whole: bool, seccomp_fd: int) -> list[str]:
+    """Return the command that runs words where a workspace can be read and nothing else, as its owner and without a network.
+
+    What is in a workspace may drive whoever reads it, git too; so what has to ask git about it asks from in here. origin: the
+    workspace that the session was started from; whole: show all of the workspace and not just its `.git`, which can be read even
+    where the folder around it is closed to others; seccomp_fd: a descriptor with the filter, -1 for none.
+    """
+    bwrap = program()
+    if bwrap is None:
+        raise PreconditionError("bwrap", "is not on PATH", "install bubblewrap")
+    part = "" if whole else "/.git"
+    command = [bwrap, *_namespaces("none"), "--die-with-parent", "--hostname", "inspection"]
+    if seccomp_fd >= 0:
+        command += ["--seccomp", str(seccomp_fd)]
+    command += [*_system(), "--perms", "0755", "--dir", "/etc", "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
+    command += ["--dev", "/dev", "--proc", "/proc", "--perms", "1777", "--tmpfs", "/tmp", "--perms", "0755", "--dir", WORKSPACE]
+    command += ["--ro-bind", workspace + part, WORKSPACE + part]
+    command += [*_masks([("/usr", "/usr"), (workspace + part, WORKSPACE + part)], origin)]
+    command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORKSPACE, "--", *_drop(*sandbox_user(workspace))]
+    return [*command, *words]

@@ -1,0 +1,439 @@
+"""What dies by SIGKILL at any point: what is then said is true, stop still ends it, and the record is finished once."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from life import (
+    IGNORES_TERM_AND_HUP,
+    SLEEPER,
+    adapter_pid,
+    assert_nothing_left,
+    assert_one_chain,
+    event_names,
+    events,
+    fits,
+    found_status,
+    is_gone,
+    kill_monitor,
+    monitor_pid,
+    record_names,
+    record_of,
+    scratch_folders,
+    session_pids,
+    tree,
+    verdict,
+    wait_for_output,
+)
+from support import processes_with, scaled, wait_until
+from workcell import record
+
+
+@pytest.fixture(autouse=True)
+def repository(world):
+    world.make_repo()
+
+
+DEAF = ("sh", "-c", "trap '' HUP; echo is up; while :; do sleep 1000; done")
+
+
+def start(world, target, words):
+    session_id = world.start("--", *words, target=target)
+    wait_for_output(world, session_id)
+    return session_id
+
+
+def stop(world, session_id, *words):
+    done = world.session("stop", "--id", session_id, *words)
+    assert done.exit_status == 0, done
+    return done
+
+
+def last_word(world, session_id):
+    """Return (status, exit status, reason of the exit event) of a session that is over, once all else was found right."""
+    assert_nothing_left(world)
+    assert verdict(world, session_id) == "verified"
+    [ended] = events(world, session_id, "exit")
+    kept = record_of(world, session_id)
+    assert kept["live_status"] == "stopped" and kept["exit_status"] == ended["exit_status"]
+    assert_one_chain(kept["audit_log_path"])
+    return kept["status"], kept["exit_status"], ended.get("reason", "")
+
+
+# --- the monitor
+
+
+def test_an_agent_without_its_monitor_is_shown_as_such_at_once_and_stop_ends_it(world, target):
+    session_id = start(world, target, DEAF)
+    before = tree(world.state)
+    kill_monitor(world, session_id)
+    begun = time.monotonic()
+    assert found_status(world, session_id) == "unmonitored"
+    assert time.monotonic() - begun < 2
+    for words in (("send", "--message", "x"), ("send", "--raw", "--file", "-")):
+        done = world.session(words[0], "--id", session_id, *words[1:], stdin=b"x")
+        assert done.exit_status == 1 and "its monitor is dead, though its sandbox runs" in done.stderr, done
+    done = world.session("wait", "--id", session_id, "--timeout", "0.3")
+    assert done.exit_status == 124, done
+    assert tree(world.state) == before  # nobody wrote anything: it lives
+    done = stop(world, session_id)
+    status, exit_status, reason = last_word(world, session_id)
+    assert reason == "lost"
+    if target == "bubblewrap":  # bwrap has noted how it ended
+        assert (status, exit_status) == ("exited", "143")
+        assert world.session("wait", "--id", session_id).exit_status == 143
+    else:
+        assert (status, exit_status) == ("aborted", "1")
+        done = world.session("wait", "--id", session_id)
+        assert done.exit_status == 1 and "lost" in done.stderr
+    assert event_names(world, session_id) == ["launch", "stop-request", "exit"]
+    [ended] = events(world, session_id, "exit")
+    assert ended["source"] == "host-stop-fallback"
+
+
+@pytest.mark.parametrize("words", [("--grace", "0.3"), ("--force",)])
+def test_stop_without_a_monitor_insists_as_well(world, target, words):
+    session_id = start(world, target, IGNORES_TERM_AND_HUP)
+    kill_monitor(world, session_id)
+    stop(world, session_id, *words)
+    wanted = ("exited", "137", "lost") if target == "bubblewrap" else ("aborted", "1", "lost")
+    assert last_word(world, session_id) == wanted
+
+
+def test_an_agent_that_died_with_its_monitor_is_lost_and_wait_says_what_can_be_known(world, target):
+    session_id = start(world, target, SLEEPER)
+    kill_monitor(world, session_id)
+    wait_until(lambda: found_status(world, session_id) == "lost", what="lost")  # the terminal was hung up
+    assert record_of(world, session_id)["status"] == "running"
+    done = world.session("send", "--id", session_id, "--message", "x")
+    assert done.exit_status == 1 and "it is lost" in done.stderr
+    for _ in range(2):
+        done = world.session("wait", "--id", session_id)
+        if target == "bubblewrap":
+            assert (done.exit_status, done.stderr) == (129, "")
+        else:
+            assert done.exit_status == 1 and "lost" in done.stderr, done
+    answer = fits("session-wait", world.session("wait", "--id", session_id, "--json").stdout)
+    if target == "bubblewrap":
+        assert (answer["reason"], answer["exit_status"]) == ("signal", "129")
+        assert last_word(world, session_id) == ("failed", "129", "lost")
+    else:
+        assert answer["reason"] == "lost"
+        assert last_word(world, session_id) == ("aborted", "1", "lost")
+    # What was written once is not written again.
+    before = tree(world.state)
+    stop(world, session_id)
+    assert tree(world.state) == before
+
+
+def test_a_lost_session_is_finished_once_by_stops_and_waits_in_parallel(world, target):
+    session_id = start(world, target, SLEEPER)
+    kill_monitor(world, session_id)
+    verbs = ("stop", "wait", "stop", "wait")
+    children = [world.popen(f"workcell-session-{verb}", "--id", session_id, **QUIET) for verb in verbs]
+    code = 129 if target == "bubblewrap" else 1
+    assert [child.wait(timeout=30) for child in children] == [0, code, 0, code]
+    status, _, reason = last_word(world, session_id)
+    assert reason == "lost"
+    assert status in (("failed", "exited") if target == "bubblewrap" else ("aborted",))
+
+
+QUIET = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
+def test_wait_outlives_the_death_of_the_monitor(world, target):
+    session_id = start(world, target, DEAF)
+    waiter = world.popen("workcell-session-wait", "--id", session_id, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    wait_until(lambda: holds_open(waiter.pid, "monitor.lock"), what="a wait that waits")
+    kill_monitor(world, session_id)
+    assert found_status(world, session_id) == "unmonitored"
+    assert waiter.poll() is None
+    os.kill(adapter_pid(session_id, world), signal.SIGTERM)
+    _, err = waiter.communicate(timeout=20)
+    assert waiter.returncode == (143 if target == "bubblewrap" else 1), err
+    assert target == "bubblewrap" or b"lost" in err
+    assert last_word(world, session_id)[2] == "lost"
+
+
+def holds_open(pid, name):
+    try:
+        return any(os.readlink(f"/proc/{pid}/fd/{fd}").endswith("/" + name) for fd in os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return False
+
+
+def test_another_monitor_takes_over_and_writes_the_end(world, target):
+    session_id = start(world, target, DEAF)
+    spec = os.path.join(record_of(world, session_id)["session_audit_dir"], "launch-spec.json")
+    done = world.session("monitor", "--state-file", spec)
+    assert done.exit_status == 2 and "has a monitor already" in done.stderr
+    kill_monitor(world, session_id)
+    second = world.popen("workcell-session-monitor", "--state-file", spec, **QUIET)
+    wait_until(lambda: found_status(world, session_id) == "running", what="the second monitor")
+    os.kill(adapter_pid(session_id, world), signal.SIGTERM)
+    done = world.session("wait", "--id", session_id)
+    assert second.wait(timeout=20) == 0
+    if target == "bubblewrap":
+        assert done.exit_status == 143
+        assert last_word(world, session_id) == ("failed", "143", "lost")
+    else:
+        assert done.exit_status == 1 and "lost" in done.stderr
+        assert last_word(world, session_id) == ("aborted", "1", "lost")
+
+
+def test_a_session_that_was_taken_over_can_be_stopped(world, target):
+    session_id = start(world, target, DEAF)
+    spec = os.path.join(record_of(world, session_id)["session_audit_dir"], "launch-spec.json")
+    kill_monitor(world, session_id)
+    second = world.popen("workcell-session-monitor", "--state-file", spec, **QUIET)
+    wait_until(lambda: found_status(world, session_id) == "running", what="the second monitor")
+    stop(world, session_id)
+    assert second.wait(timeout=20) == 0
+    assert last_word(world, session_id)[0] == ("exited" if target == "bubblewrap" else "aborted")
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ((), "--state-file: is required"),
+        (("--state-file", "not-there"), "is no file"),
+        (("--state-file", "/tmp"), "is no file"),
+        (("--state-file", "a\nb"), "newline"),
+        (("--state-file",), "needs a value"),
+    ],
+)
+def test_a_monitor_refuses_what_is_no_session(world, words, message):
+    done = world.session("monitor", *words)
+    assert done.exit_status == 2 and message in done.stderr, done
+
+
+def test_a_monitor_that_is_told_to_end_ends_its_session_first(world, target):
+    session_id = start(world, target, SLEEPER)
+    os.kill(int(record_of(world, session_id)["monitor_pid"]), signal.SIGTERM)
+    assert world.session("wait", "--id", session_id).exit_status == 143
+    assert last_word(world, session_id) == ("exited", "143", "monitor-terminated")
+
+
+def test_many_deaths_of_the_monitor_around_the_end_leave_a_whole_record(world, target):
+    # G01: at each point of writing the end down
+    rounds = scaled(60, 6)
+    for number in range(rounds):
+        session_id = start(world, target, ("sh", "-c", "echo is up; read line; exit 7"))
+        monitor = int(record_of(world, session_id)["monitor_pid"])
+        assert world.session("send", "--id", session_id, "--message", "x").exit_status == 0
+        time.sleep(0.12 * number / rounds)
+        try:
+            os.kill(monitor, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        done = world.session("wait", "--id", session_id)
+        status, exit_status, _ = last_word(world, session_id)
+        if status == "aborted":
+            assert target == "process" and done.exit_status == 1 and "lost" in done.stderr
+        else:
+            # The hang-up may have come before the agent's own end.
+            assert (status, exit_status) in (("failed", "7"), ("failed", "129"))
+            assert done.exit_status == int(exit_status)
+
+
+# --- the sandbox
+
+
+def bwrap_pid(world, session_id):
+    for pid in session_pids(world, session_id):
+        with open(f"/proc/{pid}/cmdline", "rb") as stream:
+            words = stream.read().split(b"\0")
+        with open(f"/proc/{pid}/stat", "rb") as stream:
+            parent = int(stream.read().rpartition(b")")[2].split()[1])
+        if words[0].endswith(b"bwrap") and parent == monitor_pid(world, session_id):
+            return pid
+    raise AssertionError("no bwrap")
+
+
+def test_the_death_of_bwrap_itself_costs_neither_the_session_nor_its_exit_status(world):
+    session_id = start(world, "bubblewrap", ("sh", "-c", "echo is up; read line; exit $line"))
+    os.kill(bwrap_pid(world, session_id), signal.SIGKILL)
+    assert found_status(world, session_id) == "running"
+    assert world.session("send", "--id", session_id, "--message", "42").exit_status == 0
+    assert world.session("wait", "--id", session_id).exit_status == 42
+    assert last_word(world, session_id) == ("failed", "42", "")
+
+
+def test_the_death_of_bwrap_and_monitor_is_followed_by_a_stop_all_the_same(world):
+    session_id = start(world, "bubblewrap", DEAF)
+    bwrap = bwrap_pid(world, session_id)
+    kill_monitor(world, session_id)
+    os.kill(bwrap, signal.SIGKILL)
+    wait_until(lambda: is_gone(bwrap), what="the end of bwrap")
+    assert found_status(world, session_id) == "unmonitored"
+    stop(world, session_id)
+    assert last_word(world, session_id) == ("aborted", "1", "lost")
+
+
+def test_the_death_of_everything_is_found_and_finished(world, target):
+    # F10
+    session_id = start(world, target, DEAF)
+    pids = session_pids(world, session_id)
+    kill_monitor(world, session_id)
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    wait_until(lambda: found_status(world, session_id) == "lost", what="lost")
+    done = world.session("wait", "--id", session_id)
+    assert done.exit_status == 1 and "lost" in done.stderr
+    assert last_word(world, session_id) == ("aborted", "1", "lost")
+
+
+def test_a_session_whose_scratch_folder_was_taken_away_ends_with_a_whole_record(world, target):
+    session_id = start(world, target, ("sh", "-c", "echo is up; sleep 0.5; exit 6"))
+    monitor = monitor_pid(world, session_id)
+    shutil.rmtree(record_of(world, session_id)["session_audit_dir"])
+    assert found_status(world, session_id) in ("unknown", "stopped")
+    wait_until(lambda: is_gone(monitor), what="the end of the monitor")
+    assert world.session("wait", "--id", session_id).exit_status == 6
+    assert last_word(world, session_id) == ("failed", "6", "")
+
+
+# --- start
+
+
+@pytest.mark.parametrize("victim", ["start", "monitor"])
+def test_many_deaths_while_starting_leave_nothing_or_a_whole_record(world, target, victim):
+    rounds = scaled(20, 4)
+    begun = time.monotonic()
+    world.session("wait", "--id", world.start("--", "true", target=target))
+    whole_s = time.monotonic() - begun
+    clones = os.path.join(world.repo, ".git/workcell-sessions")
+    for number in range(rounds):
+        seen = set(record_names(world))
+        child = world.popen(
+            "workcell-session-start", "--agent", "command", "--target", target, "--", "sleep", "0.05",
+            start_new_session=True, **QUIET,
+        )  # fmt: skip
+        pause_s = whole_s * number / rounds
+        if victim == "start":
+            time.sleep(pause_s)
+            os.kill(child.pid, signal.SIGKILL)
+        else:
+            pid = monitor_of(world, child, pause_s)
+            if pid:
+                os.kill(pid, signal.SIGKILL)
+        child.wait(timeout=30)
+        new = set(record_names(world)) - seen
+        assert len(new) <= 1
+        for session_id in new:
+            world.session("wait", "--id", session_id)
+            assert last_word(world, session_id)[0] in ("exited", "failed", "aborted")
+        assert_nothing_left(world)
+        kept = {name for name in record_names(world) if record_of(world, name)["status"] != "aborted"}
+        left = set(os.listdir(clones)) - kept - {name for name in new if os.path.exists(record_of(world, name)["workspace"])}
+        assert not left
+
+
+def monitor_of(world, child, pause_s):
+    """Return the pid of the monitor that a start has forked, after a pause; 0 when start is over."""
+
+    def find():
+        if child.poll() is not None:
+            return -1
+        for pid, words in processes_with(world.mark):
+            if pid != child.pid and "workcell-session-start" in words and os.getsid(pid) != child.pid:
+                # What a monitor makes before it has said its pid, nobody else knows of.
+                return pid if any("launch-spec.json" in os.listdir(folder) for folder in scratch_folders(world)) else 0
+        return 0
+
+    pid = wait_until(find, what="the monitor")
+    time.sleep(pause_s / 2)
+    return max(pid, 0)
+
+
+# --- records that name processes which are not theirs
+
+
+@pytest.fixture
+def bystander(world):
+    """A process that no command may touch."""
+    child = subprocess.Popen(["sleep", "1000"])
+    yield child
+    assert child.poll() is None, "an unrelated process was signalled"
+    child.kill()
+    child.wait()
+
+
+def craft(world, target, pid, started_at, status=None, boot_id=""):
+    """Turn a finished session into one that is recorded as running under a monitor of that pid."""
+    session_id = world.start("--", "true", target=target)
+    assert world.session("wait", "--id", session_id).exit_status == 0
+    fields = record_of(world, session_id)
+    folder = os.path.dirname(fields["audit_log_path"])
+    for name in ("finished_at", "exit_status", "final_assurance"):
+        del fields[name]
+    fields.update(status="running", live_status="running", monitor_pid=str(pid), started_at=started_at)
+    with open(os.path.join(folder, "sessions", session_id + ".json"), "wb") as stream:
+        stream.write(record.encode(fields) if int(pid) > 0 else json.dumps(fields).encode())
+    os.unlink(os.path.join(folder, "sessions", session_id + ".audit-sig"))
+    os.unlink(fields["audit_log_path"])
+    if status is not None:
+        scratch = fields["session_audit_dir"]
+        os.mkdir(scratch, 0o700)
+        for name, value in (("monitor.lock", ""), ("sandbox-status.json", json.dumps(status))):
+            with open(os.open(os.path.join(scratch, name), os.O_WRONLY | os.O_CREAT, 0o600), "w") as stream:
+                stream.write(value)
+    return session_id
+
+
+@pytest.mark.parametrize("when", ["2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"])
+@pytest.mark.parametrize("whose", ["first", "bystander", "free"])
+def test_the_pid_of_another_process_is_never_signalled_and_the_session_shown_as_lost(world, target, bystander, whose, when):
+    # G11
+    pid = {"first": 1, "bystander": bystander.pid, "free": free_pid()}[whose]
+    session_id = craft(world, target, pid, when)
+    assert found_status(world, session_id) == "lost"
+    stop(world, session_id, "--force")
+    kept = record_of(world, session_id)
+    assert (kept["status"], kept["exit_status"]) == ("aborted", "1")
+    assert [event["reason"] for event in events(world, session_id, "exit")] == ["lost"]
+
+
+def free_pid():
+    child = subprocess.Popen(["true"])
+    child.wait()
+    return child.pid
+
+
+def test_a_status_file_that_names_another_process_is_not_believed(world, target, bystander):
+    # G11: the pid is used again, by something that started at another time and in another namespace
+    for pid in (bystander.pid, 1, 0, -1, "7", None, 2**40):
+        status = {"child-pid": pid, "start-ticks": 1, "pid-namespace": 1, "cgroup-namespace": 1}
+        session_id = craft(world, target, bystander.pid, "2026-01-02T03:04:05Z", status)
+        assert found_status(world, session_id) == "lost", pid
+        stop(world, session_id, "--force")
+        assert record_of(world, session_id)["status"] == "aborted"
+        assert_nothing_left(world)
+
+
+@pytest.mark.parametrize("pid", ["0", "-1", "-5", "1e3", "0x1", "١", "99999999999999999999"])
+def test_a_record_with_an_impossible_pid_is_named_and_signals_nobody(world, bystander, pid):
+    # G11
+    session_id = world.start("--", "true")
+    assert world.session("wait", "--id", session_id).exit_status == 0
+    fields = record_of(world, session_id)
+    for name in ("finished_at", "exit_status", "final_assurance"):
+        del fields[name]
+    fields.update(status="running", live_status="running", monitor_pid=pid)
+    [folder] = world.profile_dirs()
+    with open(os.path.join(folder, "sessions", session_id + ".json"), "w") as stream:
+        json.dump(fields, stream)
+    before = tree(world.state)
+    done = world.session("list")
+    listed = world.session("stop", "--id", session_id, "--force")
+    assert done.exit_status == 1 and "monitor_pid" in done.stderr, done
+    assert listed.exit_status == 1, listed
+    assert tree(world.state) == before
