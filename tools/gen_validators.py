@@ -356,8 +356,8 @@ class Compiler:
     def emit_enum(self, operand: "Any", node: "Node") -> "list[str]":
         if not isinstance(operand, list) or not all(isinstance(word, str) for word in operand) or not operand:
             raise SchemaError(f"{node.at}: enum must be a list of strings")
-        if not all(re.match(r"[a-z0-9-]+\Z", word) for word in operand):
-            raise SchemaError(f"{node.at}: enum is supported for words of lower-case letters, digits and hyphens only")
+        if not all(re.match(r"[a-z0-9_-]+\Z", word) for word in operand):
+            raise SchemaError(f"{node.at}: enum is supported for words of lower-case letters, digits, hyphens and underscores only")
         words = operand[0] if len(operand) == 1 else ", ".join(operand[:-1]) + " or " + operand[-1]
         test = bracketed("if not isinstance(value, str) or value not in {", list(map(quoted, operand)), "}:", 4)
         return [*test, *answer(f"must be {words}", 8)]

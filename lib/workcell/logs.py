@@ -52,19 +52,24 @@ def _check_place(named: str, path: str, session_id: str) -> None:
     if safe_open.check_output(named) != named:
         raise UnreadableError(blocked, f"{named!r} is no absolute path in its clean form")
     profile = os.path.dirname(os.path.dirname(os.path.abspath(path)))
-    own = (
-        layout.transcript_path(profile, session_id),
-        os.path.join(profile, "logs") + "/",
-    )
+    if is_own_place(named, path, session_id):
+        return
     for folder in (profile, layout.state_root(), layout.legacy_root()):
-        if not (named + "/").startswith(safe_open.anchored(folder) + "/") and not named.startswith(folder + "/"):
+        if named.startswith((folder + "/", safe_open.anchored(folder) + "/")):
+            raise UnreadableError(blocked, f"{named} is no log of this session")
+
+
+def is_own_place(named: str, path: str, session_id: str) -> bool:
+    """Say whether a path lies where the logs of a session lie in the folder of its profile, and is no state of other kinds."""
+    profile = os.path.dirname(os.path.dirname(os.path.abspath(path)))
+    for folder in {profile, safe_open.anchored(profile)}:
+        below = named.removeprefix(folder + "/")
+        if below == named:
             continue
-        below = os.path.relpath(named, profile)
-        first = below.split("/")[0]
-        plain = "/" not in below and not first.startswith((".", "workcell.", "session-audit."))
-        if named in own or named.startswith(own[1]) or plain:
-            return
-        raise UnreadableError(blocked, f"{named} is no log of this session")
+        plain = "/" not in below and not below.startswith((".", "workcell.", "session-audit."))
+        if plain or below.startswith("logs/") or named == layout.transcript_path(folder, session_id):
+            return True
+    return False
 
 
 def read(

@@ -4,11 +4,10 @@ In code a record is a dict of all 40 fields in the order of FIELDS: `version` is
 empty where it is not set. Defaults are filled in. See workcell-session-record(5).
 """
 
-import json
 import os
 import stat
 
-from workcell import ids, layout, safe_open, validators
+from workcell import fastjson, ids, layout, safe_open, validators
 from workcell.canonical import BLANKS
 from workcell.errors import NotFoundError, UnreadableError, WorkcellError
 
@@ -51,6 +50,8 @@ def decode(data: bytes, path: str = "record") -> "dict[str, Any]":
     quickly = _quick(data)
     if quickly is not None:
         return quickly
+    import json
+
     try:
         text = data.decode()
         fields = json.loads(text, object_pairs_hook=_unique)
@@ -68,9 +69,6 @@ def decode(data: bytes, path: str = "record") -> "dict[str, Any]":
     return {**_EMPTY, **fields}
 
 
-_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
-
-
 def _quick(data: bytes) -> "dict[str, Any] | None":
     """Return the fields of a good record without escapes, None for anything else: a listing calls this for each session.
 
@@ -78,7 +76,7 @@ def _quick(data: bytes) -> "dict[str, Any] | None":
     """
     try:
         text = data.decode()
-        fields, end = _scan(text, 0)
+        fields, end = fastjson.scan_once(text, 0)
     except (ValueError, StopIteration, RecursionError):
         return None
     if (
@@ -172,7 +170,7 @@ def json_line(fields: "dict[str, Any]") -> str:
 
 
 def _members(fields: "dict[str, Any]", colon: str) -> list[str]:
-    quoted = json.encoder.encode_basestring
+    quoted = fastjson.quoted
     members = [f'"version"{colon}{fields["version"]}']
     for name in FIELDS[1:]:
         value = fields[name]

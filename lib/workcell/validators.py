@@ -46,8 +46,8 @@ def _named(why: "str | None") -> "str | None":
 
 
 KINDS = (
-    "audit-event", "audit-seal", "launch-spec", "session-export", "session-extra", "session-list", "session-record",
-    "session-send", "session-start", "session-stop", "session-verify", "session-wait",
+    "audit-event", "audit-seal", "launch-spec", "session-delete", "session-export", "session-extra", "session-list",
+    "session-record", "session-send", "session-start", "session-stop", "session-verify", "session-wait",
 )
 _BLANKS = (
     "\t\n\x0b\x0c\r \x85\xa0\u1680"
@@ -365,6 +365,110 @@ def _launch_spec(value: "Any", where: str) -> "str | None":
     ):
         if field not in value:
             return f"{_below(where, field)}: is missing"
+    return None
+
+
+def _session_delete_deleted(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, bool):
+        return f"{where}: must be true or false"
+    return None
+
+
+def _session_delete_record_only(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, bool):
+        return f"{where}: must be true or false"
+    return None
+
+
+def _session_delete_dry_run(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, bool):
+        return f"{where}: must be true or false"
+    return None
+
+
+def _session_delete_labels_items(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, str):
+        return f"{where}: must be a string"
+    if not isinstance(value, str) or value not in {
+        "record", "container", "session_audit_dir", "debug_log", "file_trace_log", "transcript_log", "audit_seal",
+    }:
+        return (
+            f"{where}: must be record, container, session_audit_dir, debug_log, "
+            "file_trace_log, transcript_log or audit_seal"
+        )
+    return None
+
+
+def _session_delete_labels(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, list):
+        return f"{where}: must be an array"
+    texts = [item for item in value if isinstance(item, str)]
+    if len(set(texts)) != len(texts):
+        return f"{where}: must not have an item twice"
+    for index, item in enumerate(value):
+        why = _session_delete_labels_items(item, f"{where}[{index}]")
+        if why is not None:
+            return why
+    return None
+
+
+def _session_delete_if_dry_run(value: "Any", where: str) -> "str | None":
+    if value is not True:
+        return f"{where}: must be true"
+    return None
+
+
+def _session_delete_if(value: "Any", where: str) -> "str | None":
+    if isinstance(value, dict):
+        for field in ("dry_run",):
+            if field not in value:
+                return f"{_below(where, field)}: is missing"
+        for field, check in _SESSION_DELETE_IF_FIELDS.items():
+            if field in value:
+                why = check(value[field], _below(where, field))
+                if why is not None:
+                    return why
+    return None
+
+
+def _session_delete_then(value: "Any", where: str) -> "str | None":
+    if isinstance(value, dict):
+        for field in ("would_remove", "would_keep"):
+            if field not in value:
+                return f"{_below(where, field)}: is missing"
+    return None
+
+
+def _session_delete_else(value: "Any", where: str) -> "str | None":
+    if isinstance(value, dict):
+        for field in ("removed", "kept"):
+            if field not in value:
+                return f"{_below(where, field)}: is missing"
+    return None
+
+
+def _session_delete(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, dict):
+        return f"{where}: must be an object"
+    for field, check in _SESSION_DELETE_FIELDS.items():
+        if field in value:
+            why = check(value[field], _below(where, field))
+            if why is not None:
+                return why
+    for field in value:
+        if field not in _SESSION_DELETE_FIELDS:
+            return f"{_below(where, field)}: is not a known field"
+    for field in ("session_id", "deleted", "record_only", "dry_run", "missing", "unavailable"):
+        if field not in value:
+            return f"{_below(where, field)}: is missing"
+    if _session_delete_if(value, where) is None:
+        why = _session_delete_then(value, where)
+        if why is not None:
+            return why + " in a dry run"
+    if _session_delete_if(value, where) is not None:
+        why = _session_delete_else(value, where)
+        if why is not None:
+            return why + " when something was deleted"
     return None
 
 
@@ -868,6 +972,23 @@ _LAUNCH_SPEC_FIELDS: "dict[str, Check]" = {
     "started_at": _timestamp,
 }
 
+_SESSION_DELETE_FIELDS: "dict[str, Check]" = {
+    "session_id": _filled_line,
+    "deleted": _session_delete_deleted,
+    "record_only": _session_delete_record_only,
+    "dry_run": _session_delete_dry_run,
+    "removed": _session_delete_labels,
+    "would_remove": _session_delete_labels,
+    "kept": _session_delete_labels,
+    "would_keep": _session_delete_labels,
+    "missing": _session_delete_labels,
+    "unavailable": _session_delete_labels,
+}
+
+_SESSION_DELETE_IF_FIELDS: "dict[str, Check]" = {
+    "dry_run": _session_delete_if_dry_run,
+}
+
 _SESSION_RECORD_FIELDS: "dict[str, Check]" = {
     "version": _version_1,
     "session_id": _filled_line,
@@ -1079,6 +1200,11 @@ def audit_seal(value: "Any") -> "str | None":
 def launch_spec(value: "Any") -> "str | None":
     """Check what start hands to the monitor and the runtime: None if the value fits, else 'FIELD: why'."""
     return _named(_launch_spec(value, ""))
+
+
+def session_delete(value: "Any") -> "str | None":
+    """Check what delete prints: None if the value fits, else 'FIELD: why'."""
+    return _named(_session_delete(value, ""))
 
 
 def session_export(value: "Any") -> "str | None":

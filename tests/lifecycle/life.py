@@ -198,7 +198,8 @@ def strays(world):
 def assert_nothing_left(world):
     """Check that there is nothing of `strays`; what was just killed gets a moment."""
     wait_until(lambda: not world.left_over() and not agents_left(world), 10, "the end of all processes")
-    assert not strays(world)
+    found = strays(world)
+    assert not found, found
 
 
 def tree(path):

@@ -1,0 +1,182 @@
+"""Remove what a finished session left: only what is its own, below the folder of its profile, following no link.
+
+The record goes last: whatever a crash leaves, the record still names it, and the same command finishes the work.
+"""
+
+import os
+import shutil
+import stat
+
+from workcell import cli, finish, layout, liveness, logs, record, runtimes, safe_open, scratch
+from workcell.errors import BusyError, CannotTellError, UnreadableError, WorkcellError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+LOGS = (
+    ("debug_log", "debug_log_path"),
+    ("file_trace_log", "file_trace_log_path"),
+    ("transcript_log", "transcript_log_path"),
+)
+
+
+class Plan:
+    """What a delete would do: labels to remove, to keep, missing, and the files and folders behind them in removal order."""
+
+    def __init__(self, fields: "dict[str, Any]", path: str) -> None:
+        self.fields, self.path = fields, path
+        self.remove = ["record"]
+        self.keep: list[str] = []
+        self.missing: list[str] = []
+        self.unavailable: list[str] = []
+        self.files: list[str] = []
+        self.folders: list[str] = []
+
+
+def prepare(session_id: str, record_only: bool) -> Plan:
+    """Find out what there is to delete; raise WorkcellError for a session that is not over, CannotTellError for one that may not be.
+
+    A session whose end was never written down and that is proven gone is finished first.
+    """
+    fields, path = record.load(session_id)
+    fields = _over(fields, path)
+    plan = Plan(fields, path)
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        raise UnreadableError(path, "is no regular file")
+    _plan_container(plan, record_only)
+    _plan_scratch(plan, record_only)
+    for label, name in LOGS:
+        _plan_log(plan, label, fields[name], record_only)
+    seal = layout.seal_path(path)
+    if os.path.lexists(seal):
+        _take(plan, "audit_seal", seal, record_only)
+    extra = layout.extra_path(path)
+    if os.path.lexists(extra) and not record_only:
+        plan.files.append(extra)
+    return plan
+
+
+def _over(fields: "dict[str, Any]", path: str) -> "dict[str, Any]":
+    """Return the record of a session that is over; raise where it is not."""
+    session_id = fields["session_id"]
+    if not record.is_terminal(fields) and liveness.presence(fields) == liveness.LOST:
+        fields = finish.reconcile(path, "host-delete").fields
+    if record.live_value(fields).strip() not in record.STOPPED_LIKE:
+        next_step = "end it first with workcell-session-stop" if record.is_detached(fields) else "end it first"
+        raise WorkcellError(session_id, "still running", next_step)
+    folder = fields["session_audit_dir"]
+    lock = scratch.open_lock(folder) if folder and scratch.is_ours(folder) else None
+    if lock is not None:
+        try:
+            if scratch.lock_is_held(lock):
+                raise BusyError(session_id, "its monitor is still writing its end", "try again in a moment")
+        finally:
+            os.close(lock)
+    return fields
+
+
+def _plan_container(plan: Plan, record_only: bool) -> None:
+    fields = plan.fields
+    if not fields["container_name"]:
+        return
+    runtime = runtimes.by_provider(fields["target_provider"])
+    if runtime is None:
+        if record_only:
+            plan.keep.append("container")
+            return
+        raise CannotTellError(
+            fields["session_id"],
+            "could not confirm that its container is gone: its engine cannot be asked",
+            "try again where it can, or give --record-only",
+        )
+    folder = fields["session_audit_dir"]
+    if folder and scratch.is_ours(folder) and runtime.state(folder, fields["session_id"]).running:
+        raise WorkcellError(fields["session_id"], "its sandbox still runs", "end it with workcell-session-stop")
+
+
+def _plan_scratch(plan: Plan, record_only: bool) -> None:
+    folder = plan.fields["session_audit_dir"]
+    if not folder:
+        return
+    if not os.path.lexists(folder):
+        plan.missing.append("session_audit_dir")
+        return
+    profile = os.path.dirname(os.path.dirname(plan.path))
+    try:
+        if safe_open.check_output(folder, folder=True) != folder:
+            raise UnreadableError(folder, "is no absolute path in its clean form")
+    except UnreadableError as error:
+        cli.complain(f"{plan.fields['session_id']}: left alone: {error}")
+        return
+    own = os.path.dirname(folder) in (profile, safe_open.anchored(profile)) and scratch.is_ours(folder)
+    if not own or record_only:
+        plan.keep.append("session_audit_dir")
+        return
+    plan.remove.append("session_audit_dir")
+    plan.folders.append(folder)
+
+
+def _plan_log(plan: Plan, label: str, named: str, record_only: bool) -> None:
+    if not named:
+        return
+    if not os.path.lexists(named):
+        plan.missing.append(label)
+        return
+    try:
+        if safe_open.check_output(named) != named:
+            raise UnreadableError(named, "is no absolute path in its clean form")
+    except UnreadableError as error:
+        cli.complain(f"{plan.fields['session_id']}: left alone: {error}")
+        return
+    if record_only or not logs.is_own_place(named, plan.path, plan.fields["session_id"]):
+        plan.keep.append(label)
+        return
+    _take(plan, label, named, record_only)
+
+
+def _take(plan: Plan, label: str, path: str, record_only: bool) -> None:
+    if record_only:
+        plan.keep.append(label)
+    else:
+        plan.remove.append(label)
+        plan.files.append(path)
+
+
+def carry_out(plan: Plan) -> None:
+    """Remove what was planned, the record last; raise WorkcellError where something cannot be removed."""
+    for path in plan.files:
+        _unlink(path)
+    for folder in plan.folders:
+        _remove_folder(folder)
+    _unlink(plan.path)
+
+
+def _unlink(path: str) -> None:
+    """Remove one name in a folder that is walked to without following a link; what is gone already is fine."""
+    try:
+        dir_fd = safe_open.open_dir(os.path.dirname(path))
+    except FileNotFoundError:
+        return
+    try:
+        os.unlink(os.path.basename(path), dir_fd=dir_fd)
+        os.fsync(dir_fd)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise WorkcellError(path, f"cannot be removed: {error.strerror}", "mend that and delete again") from None
+    finally:
+        os.close(dir_fd)
+
+
+def _remove_folder(path: str) -> None:
+    dir_fd = safe_open.open_dir(os.path.dirname(path))
+    try:
+        shutil.rmtree(os.path.basename(path), dir_fd=dir_fd)
+        os.fsync(dir_fd)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise WorkcellError(path, f"cannot be removed: {error.strerror}", "mend that and delete again") from None
+    finally:
+        os.close(dir_fd)
