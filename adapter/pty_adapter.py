@@ -37,7 +37,6 @@ CUT_SEARCH_BYTES = 64  # 4000 and this stay below 4095
 CUT_PATIENCE_S = 0.25
 RETRY_S = (0.001, 0.05)  # first and longest pause between two looks at how much the program has read
 RESIZE_SETTLE_S = 0.02
-HUNG_UP_RETRY_S = 0.1
 GRACE_S = 2.0
 KILL_REPEAT_S = 0.05
 KILL_PATIENCE_S = 10.0
@@ -326,9 +325,9 @@ class Input:
 
         Of a line without an end nothing is counted in canonical mode.
         """
+        poller = select.poll()
+        poller.register(self.tty_fd, select.POLLIN)
         try:
-            poller = select.poll()
-            poller.register(self.tty_fd, select.POLLIN)
             # with nothing to read this waits until the kernel has passed on all that was written
             for _, events in poller.poll(0):
                 return 0 if events & select.POLLHUP else None  # hung up: unknown for ever, do not wait for it
@@ -449,7 +448,6 @@ class Adapter:
         self.output = bytearray()
         self.typed_open = self.output_open = True
         self.resize_at: float | None = None
-        self.pty_quiet_until = 0.0
         self.kill_at: float | None = None
         self.give_up_at: float | None = None
 
@@ -507,7 +505,8 @@ class Adapter:
 
     def _note_processes(self, what: str, found: dict[int, str]) -> None:
         names = [f"{pid} ({name})" for pid, name in found.items()]
-        self._note(what + ": " + ", ".join(names[:8]) + (", ..." if len(names) > 8 else ""))
+        if names:
+            self._note(what + ": " + ", ".join(names[:8]) + (", ..." if len(names) > 8 else ""))
 
     def _note(self, text: str) -> None:
         end = "\r\n" if os.isatty(1) else "\n"
@@ -569,9 +568,7 @@ class Adapter:
             poller.register(self.fifo_fd, select.POLLIN)
             if self.typed_open:
                 poller.register(0, select.POLLIN)
-        if now < self.pty_quiet_until:
-            deadlines.append(self.pty_quiet_until)
-        elif len(self.output) < OUTPUT_LIMIT_BYTES:
+        if len(self.output) < OUTPUT_LIMIT_BYTES:
             poller.register(self.pty_fd, select.POLLIN)
         if self.output:
             poller.register(1, select.POLLOUT)
@@ -598,9 +595,7 @@ class Adapter:
         """Take what the program has written; return whether there may be more at once."""
         for _ in range(16):
             data = read_some(self.pty_fd)
-            if not data:
-                if data == b"":  # every end is closed; the program may live on, and may open its terminal again
-                    self.pty_quiet_until = time.monotonic() + HUNG_UP_RETRY_S
+            if not data:  # never the end: we hold the program's side open, too
                 break
             self.output += data
         self._write_output()

@@ -84,6 +84,20 @@ def python_for(user):
     return "/usr/bin/python3"
 
 
+def printed(scratch_dir):
+    """Return what the console log in a live session's scratch folder holds."""
+    folder = os.path.join(scratch_dir, "console")
+    text = b""
+    try:
+        for name in sorted(os.listdir(folder)):
+            if name.endswith(".out"):
+                with open(os.path.join(folder, name), "rb") as stream:
+                    text += stream.read()
+    except FileNotFoundError:
+        pass  # the session has ended, or a segment was dropped
+    return text.decode("utf-8", "replace")
+
+
 class Result:
     """What a command left: exit_status, stdout, stderr, and the key=value lines of stdout."""
 
@@ -202,17 +216,12 @@ class World:
 
     def console(self, session_id):
         """Return what a live session has printed so far."""
-        folder = os.path.join(self.show(session_id)["session_audit_dir"], "console")
-        text = b""
-        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
-            if name.endswith(".out"):
-                with open(os.path.join(folder, name), "rb") as stream:
-                    text += stream.read()
-        return text.decode("utf-8", "replace")
+        return printed(self.show(session_id)["session_audit_dir"])
 
     def wait_for_output(self, session_id, text, timeout_s=20.0):
         """Wait until a session has printed a text."""
-        wait_until(lambda: text in self.console(session_id), timeout_s, f"output {text!r}")
+        folder = self.show(session_id)["session_audit_dir"]
+        wait_until(lambda: text in printed(folder), timeout_s, f"output {text!r}")
 
     def transcript(self, session_id):
         """Return the text of a finished session's recording."""

@@ -5,6 +5,7 @@ other writers, share a log, so every append is one write(2) under the lock of lo
 """
 
 import os
+import re
 import stat
 
 from workcell import canonical, clock, layout, quoting, record, safe_open
@@ -100,15 +101,83 @@ def _too_long(path: str, number: int) -> UnreadableError:
     return UnreadableError(path, f"line {number} has more than {LINE_LIMIT_BYTES} bytes")
 
 
-def select(fd: int, size: int, path: str, session_id: str, provider: str) -> "Iterator[tuple[int, bytes]]":
-    """Yield (offset, line), without blanks at the line's ends, of the lines that claims says are a session's."""
+def select(
+    fd: int, size: int, path: str, session_id: str, provider: str, start: int = 0
+) -> "Iterator[tuple[int, bytes, bool]]":
+    """Yield (offset, line without its LF, whether it had one) of the lines that claims says are a session's.
+
+    A log has many sessions, so the id is looked for in the raw bytes first and only lines that could be it are taken apart.
+    Raises UnreadableError as lines does.
+    """
     wanted = _bytes(session_id)
     tokenize = quoting.tokenizer(provider)
-    for offset, line, _ in lines(fd, size, path):
-        # An id that is not there as it is could still be there in quotes of any kind.
-        if (wanted in line or b"\\" in line or b"'" in line) and claims(line, session_id, tokenize):
-            trimmed = quoting.trim(line)
-            yield offset + line.index(trimmed), trimmed
+    if tokenize is quoting.tokenize and wanted.translate(None, _WRITTEN_AS_IT_IS):
+        found = lines(fd, size, path, start)
+    else:
+        found = _lines_with(fd, size, path, wanted, tokenize is quoting.tokenize, start)
+    for offset, line, whole in found:
+        if claims(line, session_id, tokenize):
+            yield offset, line, whole
+
+
+_WRITTEN_AS_IT_IS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+_ESCAPE = re.compile(rb"\\[0-9A-Za-z_=-]")
+
+
+def _lines_with(fd: int, size: int, path: str, wanted: bytes, quoted: bool, start: int) -> "Iterator[tuple[int, bytes, bool]]":
+    """Yield what lines does, but only lines that have the wanted bytes, as they are or, where quoted, perhaps in quotes.
+
+    In quotes means that there is `$'`, `''` or a backslash before a character of the kind that ids are made of.
+    """
+    number, at, rest = 0, start, b""
+    while at < size:
+        block = os.pread(fd, min(_BLOCK_BYTES, size - at), at)
+        if not block:
+            raise ShrankError(path, "became shorter while it was read", "try again")
+        data = rest + block if rest else block
+        offset = at - len(rest)
+        at += len(block)
+        end = data.rfind(b"\n") + 1
+        if len(data) > LINE_LIMIT_BYTES:
+            whole = data.split(b"\n")
+            limits = [LINE_LIMIT_BYTES - 1] * (len(whole) - 1) + [LINE_LIMIT_BYTES]
+            for count, (line, limit) in enumerate(zip(whole, limits, strict=True), 1):
+                if len(line) > limit:
+                    raise _too_long(path, number + count)
+        for first, last in _places(data, end, wanted, quoted):
+            yield offset + first, data[first:last], True
+        number += data.count(b"\n", 0, end)
+        rest = data[end:]
+    if rest and any(True for _ in _places(rest + b"\n", len(rest) + 1, wanted, quoted)):
+        yield at - len(rest), rest, False
+
+
+def _places(data: bytes, end: int, wanted: bytes, quoted: bool) -> "Iterator[tuple[int, int]]":
+    """Yield (start, end) of the lines before `end` that _lines_with is about."""
+
+    def escape(start: int) -> int:
+        found = _ESCAPE.search(data, start, end)
+        return found.start() if found else -1
+
+    def quote(start: int) -> int:
+        at = data.find(b"'", start, end)
+        while at > 0 and data[at - 1] not in b"$'":
+            at = data.find(b"'", at + 1, end)
+        return at
+
+    finders: list[Callable[[int], int]] = [lambda start: data.find(wanted, start, end)]
+    if quoted:
+        finders += [quote, escape]
+    nearest = [(find(0), find) for find in finders]
+    while True:
+        nearest = [(found, find) for found, find in nearest if found >= 0]
+        if not nearest:
+            return
+        hit = min(found for found, _ in nearest)
+        first = data.rfind(b"\n", 0, hit) + 1
+        last = data.find(b"\n", hit)
+        yield first, last
+        nearest = [(found if found > last else find(last + 1), find) for found, find in nearest]
 
 
 def session_lines(record_path: str, fields: "dict[str, Any]") -> "Iterator[bytes]":
@@ -124,9 +193,9 @@ def session_lines(record_path: str, fields: "dict[str, Any]") -> "Iterator[bytes
         return
     try:
         found = select(fd, snapshot_size(fd), log_path, fields["session_id"], fields["target_provider"])
-        places = [(offset, len(line)) for offset, line in found]
+        places = [(offset, len(line)) for offset, line, _ in found]
         for offset, length in places:
-            yield os.pread(fd, length, offset)
+            yield quoting.trim(os.pread(fd, length, offset))
     finally:
         os.close(fd)
 
@@ -140,9 +209,9 @@ def has_event(log_path: str, session_id: str, event: str, provider: str = "") ->
     word = b"event=" + event.encode()
     tokenize = quoting.tokenizer(provider)
     try:
-        for _, line in select(fd, os.fstat(fd).st_size, log_path, session_id, provider):
+        for _, line, _ in select(fd, os.fstat(fd).st_size, log_path, session_id, provider):
             try:
-                if word in tokenize(line):
+                if word in tokenize(quoting.trim(line)):
                     return True
             except quoting.QuotingError:
                 continue
@@ -212,32 +281,59 @@ class Chain:
 
     def __init__(self) -> None:
         self.head = ""
-        self.problem = ""
-        self.why = ""
+        self.problem = "cut"
+        self.why = "the log has no record of the session"
         self.lines = 0
         self.large_bytes = 0
         self.torn_tail = False
         self.steps_back: list[str] = []
         self.holds_wanted = False
+        self._last_time = b""
+
+    def add(self, stamp: bytes, problem: str, why: str, head: bytes) -> None:
+        """Count a line of the session; problem, why and head are those of the log up to it."""
+        self.lines += 1
+        if stamp and stamp < self._last_time:
+            before = self._last_time.decode("ascii", "replace")
+            self.steps_back.append(f"{before} to {stamp.decode('ascii', 'replace')}")
+        self._last_time = stamp or self._last_time
+        self.problem, self.why, self.head = problem, why, head.decode("ascii", "replace")
 
 
 def check_chain(fd: int, size: int, path: str, session_id: str, provider: str, wanted: str = "") -> Chain:
-    """Go once through the first `size` bytes of a log and return the head of a session.
+    """Go once through the first `size` bytes of a log and return what it says of a session.
 
     `wanted` is a digest to look for (Chain.holds_wanted). Raises UnreadableError for a line that is too long.
     """
+    return check_chains(fd, size, path, {session_id: wanted}, provider)[session_id]
+
+
+def check_chains(fd: int, size: int, path: str, wanted: "dict[str, str]", provider: str) -> "dict[str, Chain]":
+    """Do for several sessions, which one pass over a log answers, what check_chain does for one; `wanted`: id to digest."""
     from hashlib import sha256
 
-    chain = Chain()
+    chains = {session_id: Chain() for session_id in wanted}
+    claims = {b"session_id=" + _bytes(session_id): chain for session_id, chain in chains.items()}
+    looked_for: dict[bytes, list[Chain]] = {}
+    for session_id, digest_text in wanted.items():
+        looked_for.setdefault(digest_text.encode("ascii", "replace"), []).append(chains[session_id])
     tokenize = quoting.tokenizer(provider)
     percent = tokenize is quoting.tokenize_percent
-    claim = b"session_id=" + _bytes(session_id)
-    wanted_digest = wanted.encode("ascii", "replace")
-    expected, started, matched, index = b"", False, False, -1
+    expected, started, index, torn_tail = b"", False, -1, False
     fault: tuple[str, str] | None = None
-    verdict: tuple[str, str, bytes] = ("cut", "the log has no record of the session", b"")
-    last_time = b""
+    shapes: dict[tuple[bytes, int], tuple[bytes, ...]] = {}
     for _, raw, whole in lines(fd, size, path):
+        if started and fault is None and whole and not percent:
+            good = _good_line(raw, expected, shapes, sha256)
+            if good is not None:
+                expected, stamp, tokens = good
+                index += 1
+                for chain in looked_for.get(expected, ()):
+                    chain.holds_wanted = True
+                if not claims.keys().isdisjoint(tokens):
+                    for chain in _claimed(claims, tokens):
+                        chain.add(stamp, "", "", expected)
+                continue
         line = raw.strip(b"\t\n\v\f\r ")
         if line and (line[0] >= 0x80 or line[-1] >= 0x80):
             line = quoting.trim(line)
@@ -245,20 +341,21 @@ def check_chain(fd: int, size: int, path: str, session_id: str, provider: str, w
             continue
         index += 1
         broken = "broken-chain" if whole else "torn"
-        chain.torn_tail = not whole
+        torn_tail = not whole
         if percent:
             tokens = tokenize(line)
         elif b"\\" in line or b"'" in line or b"\t" in line:
             try:
                 tokens = quoting.tokenize(line)
             except quoting.QuotingError:
-                chain.problem, chain.why = broken, f"line {index + 1} has quoting that never closes"
-                return chain
+                for chain in claims.values():
+                    chain.problem, chain.why = broken, f"line {index + 1} has quoting that never closes"
+                claims = {}
+                break
         else:
             tokens = line.split(b" ")
             if b"" in tokens:
                 tokens = [token for token in tokens if token]
-        claimed = claim in tokens
         try:
             fields = dict([token.split(b"=", 1) for token in tokens])
             sound = len(fields) == len(tokens)
@@ -266,9 +363,12 @@ def check_chain(fd: int, size: int, path: str, session_id: str, provider: str, w
             sound = False
         if not sound:
             why = f"record {index} {_split(tokens)[0]}"
-            if claimed:
-                chain.problem, chain.why = broken, why
-                return chain
+            for token in tokens:
+                ended = claims.pop(token, None)
+                if ended is not None:
+                    ended.problem, ended.why = broken, why
+            if not claims:
+                break
             fault = fault or (broken, why)
             continue
         if fault is None and (started or b"record_digest" in fields):
@@ -288,30 +388,68 @@ def check_chain(fd: int, size: int, path: str, session_id: str, provider: str, w
                 fault = (broken, f"record {index} does not link to the record before it")
             else:
                 expected = digest
-                if digest == wanted_digest:
+                for chain in looked_for.get(expected, ()):
                     chain.holds_wanted = True
-        if claimed:
-            matched = True
-            chain.lines += 1
-            stamp = fields.get(b"timestamp", b"")
-            if stamp and stamp < last_time:
-                chain.steps_back.append(f"{last_time.decode('ascii', 'replace')} to {stamp.decode('ascii', 'replace')}")
-            last_time = stamp or last_time
+        for chain in _claimed(claims, tokens):
             if fault is not None:
-                verdict = (*fault, b"")
+                chain.add(fields.get(b"timestamp", b""), *fault, b"")
             elif not started:
-                verdict = ("unsupported", "its records have no digests", b"")
+                chain.add(fields.get(b"timestamp", b""), "unsupported", "its records have no digests", b"")
             else:
-                verdict = ("", "", expected)
-    if not matched and fault is not None:
-        # Nothing of the session is left where the chain is damaged as well: the damage is the better answer.
-        verdict = ("cut", f"the log has no record of the session ({fault[1]})", b"")
-    chain.problem, chain.why = verdict[:2]
-    chain.head = verdict[2].decode("ascii", "replace")
-    return chain
+                chain.add(fields.get(b"timestamp", b""), "", "", expected)
+    for chain in chains.values():
+        chain.torn_tail = torn_tail
+        if fault is not None and not chain.lines and chain.problem == "cut":
+            # Nothing of the session is left where the chain is damaged as well: the damage is the better answer.
+            chain.why += f" ({fault[1]})"
+    return chains
+
+
+def _claimed(claims: "dict[bytes, Chain]", tokens: "list[bytes]") -> "list[Chain]":
+    return [claims[token] for token in tokens if token in claims]
 
 
 _NO_ARGS = (b"timestamp=", b"prev_digest=", b"record_digest=")
+
+
+def _good_line(
+    line: bytes, expected: bytes, shapes: "dict[tuple[bytes, int], tuple[bytes, ...]]", sha256: "Callable[[bytes], Any]"
+) -> "tuple[bytes, bytes, list[bytes]] | None":
+    """Return (digest, timestamp, the other words) of a line that has the form of format_line and chains.
+
+    None for any other, good or not: the long way decides about it. Most lines of a log take this short way, a third of the
+    long one. shapes: the keys of lines seen before, by first word and count.
+    """
+    first = line.find(b" ")
+    stamp = line[10:first]
+    if line[:10] != b"timestamp=" or not stamp or b"\\" in stamp or b"\t" in line or b"\0" in line:
+        return None
+    if b"'" in line and line.count(b"'") != line.count(b"\\'"):
+        return None
+    body = line[first + 1 : -157]
+    if b"\\" in body:
+        if b"\\\\" in body or b"\1" in body or body.endswith(b"\\"):
+            return None
+        # An escaped blank is part of its word, any other backslash only stands before its character.
+        args = body.replace(b"\\ ", b"\1").replace(b"\\", b"").replace(b" ", b"\0").replace(b"\1", b" ")
+    else:
+        args = body.replace(b" ", b"\0")
+    words = args.split(b"\0")
+    kind = (words[0], len(words))
+    keys = shapes.get(kind)
+    if keys is None:
+        keys = tuple([word[: word.find(b"=") + 1] for word in words])
+        if b"" in keys or len(set(keys)) != len(keys) or not set(keys).isdisjoint(_NO_ARGS):
+            return None
+        if len(shapes) > 1000:
+            shapes.clear()
+        shapes[kind] = keys
+    elif not all(map(bytes.startswith, words, keys)):
+        return None
+    digest = sha256(b"\0".join((expected, stamp, args))).hexdigest().encode()
+    if line[-157:] != b"".join((b" prev_digest=", expected, b" record_digest=", digest, b" ")):
+        return None
+    return digest, stamp, words
 
 
 # --- writing

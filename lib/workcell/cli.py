@@ -129,6 +129,15 @@ def reject_newlines(name: str, value: str) -> str:
     return value
 
 
+def number(name: str, value: str, least: int = 0) -> int | None:
+    """Return an option's value as a number, None where it was not given; raise UsageError."""
+    if not value:
+        return None
+    if not (value.isascii() and value.isdigit() and len(value) < 19 and int(value) >= least):
+        raise UsageError(f"{name} {value!r}", "is no such number", f"give {least} or more")
+    return int(value)
+
+
 def whole_seconds(name: str, value: str) -> float:
     """Return an option's value as seconds, 0 or more; raise UsageError."""
     try:

@@ -9,12 +9,14 @@ import codecs
 import json
 import os
 import re
+import time
 
 from workcell import clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from typing import IO, Any
 
 DEFAULT_LIMIT_BYTES = 16 << 20
 SEGMENTS = 4
@@ -325,46 +327,108 @@ def tail(folder: str, size: int) -> bytes:
     return b"".join(reversed(parts))
 
 
-def asciicast(folder: str, started_at_epoch: int) -> "Iterator[str]":
-    """Yield the lines of an asciicast v2 recording (asciinema's documented format) of what is kept of a console log.
+POLL_S = 0.2
 
-    Output and sizes, never input; text is valid UTF-8 whatever was cut; what was dropped is a marker.
+
+def events(folder: str, over: "Callable[[], bool] | None" = None) -> "Iterator[tuple[float, str, Any] | None]":
+    """Yield (seconds, kind, value) of what is kept of a console log: "r" (rows, columns), "o" text, "m" a remark.
+
+    Text is valid UTF-8 whatever was cut; what was dropped is a remark. over: None to end with what is there now, else a
+    function that says whether the session is over: until it does, more is waited for, and None is yielded before each wait.
     """
-    numbers = segments(folder)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    header_done = False
-    size = DEFAULT_SIZE
-    for at, number in enumerate(numbers):
-        try:
-            with (
-                open(os.path.join(folder, f"{number:06d}.time"), "rb") as timing,
-                open(os.path.join(folder, f"{number:06d}.out"), "rb") as out,
-            ):
-                for line in timing:
-                    words = line.split()
-                    kind, seconds = words[0], int(words[1]) / 1000
-                    if kind == b"r":
-                        new_size = (int(words[2]), int(words[3]))
-                        if not header_done:
-                            yield header(new_size, started_at_epoch)
-                            header_done = True
-                            if number > 1:
-                                yield json.dumps([seconds, "m", "older output is not kept"]) + "\n"
-                        elif new_size != size:
-                            yield json.dumps([seconds, "r", f"{new_size[1]}x{new_size[0]}"]) + "\n"
-                        size = new_size
-                    elif kind == b"d":
-                        yield json.dumps([seconds, "m", f"{int(words[2])} bytes could not be kept"]) + "\n"
-                    elif kind == b"o":
-                        text = decoder.decode(out.read(int(words[2])))
+    opened: dict[int, tuple[IO[bytes], IO[bytes]]] = {}
+    done, seconds = 0, 0.0
+    size: tuple[int, int] | None = None
+    try:
+        while True:
+            last = over is None or over()  # asked before the look: what was printed before the end is then there
+            for number in segments(folder):
+                if number > done and number not in opened:
+                    try:
+                        timing = _open_segment(folder, number, "time")
+                    except OSError:
+                        continue
+                    try:
+                        opened[number] = (timing, _open_segment(folder, number, "out"))
+                    except OSError:
+                        timing.close()
+            for number in sorted(opened):
+                timing, out = opened[number]
+                gap = number > done + 1 and timing.tell() == 0
+                for kind, seconds, numbers in _timing(timing):
+                    if kind == "r":
+                        if numbers != size:
+                            size = (numbers[0], numbers[1])
+                            yield seconds, "r", size
+                    elif kind == "d":
+                        yield seconds, "m", f"{numbers[0]} bytes could not be kept"
+                    elif kind == "o":
+                        data = out.read(numbers[0])
+                        text = decoder.decode(data)
                         if text:
-                            yield json.dumps([seconds, "o", text], ensure_ascii=False) + "\n"
-        except (OSError, ValueError, IndexError):
+                            yield seconds, "o", text
+                        if len(data) < numbers[0]:
+                            yield seconds, "m", f"{numbers[0] - len(data)} bytes are missing"
+                    if gap:
+                        yield seconds, "m", "older output is not kept"
+                        gap = False
+                if number < max(opened):  # it was so when the look began: the writer has done with this one
+                    timing.close()
+                    out.close()
+                    del opened[number]
+                    done = number
+            if last:
+                break
+            yield None
+            time.sleep(POLL_S)
+    finally:
+        for pair in opened.values():
+            for stream in pair:
+                stream.close()
+    rest = decoder.decode(b"", True)
+    if rest:
+        yield seconds, "o", rest
+
+
+def _open_segment(folder: str, number: int, suffix: str) -> "IO[bytes]":
+    path = os.path.join(folder, f"{number:06d}.{suffix}")
+    return open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
+
+
+def _timing(stream: "IO[bytes]") -> "Iterator[tuple[str, float, tuple[int, ...]]]":
+    """Yield (kind, seconds, numbers) of the whole lines that a timing file has now; what is no such line is passed over."""
+    while True:
+        line = stream.readline()
+        if not line.endswith(b"\n"):
+            stream.seek(-len(line), os.SEEK_CUR)  # the rest of it is still to come
+            return
+        kind, *words = line.decode("ascii", "replace").split() or [""]
+        if words and all(word.isdigit() for word in words) and len(words) == {"r": 3, "o": 2, "d": 2}.get(kind):
+            yield kind, int(words[0]) / 1000, tuple(map(int, words[1:]))
+
+
+def asciicast(folder: str, started_at_epoch: int) -> "Iterator[str]":
+    """Yield the lines of an asciicast v2 recording (asciinema's documented format) of what is kept of a console log."""
+    return (line for line in live_asciicast(folder, started_at_epoch) if line is not None)
+
+
+def live_asciicast(folder: str, started_at_epoch: int, over: "Callable[[], bool] | None" = None) -> "Iterator[str | None]":
+    """Yield the lines of a recording: output and sizes, never input; over, and None among the lines, as for `events`."""
+    header_done = False
+    for event in events(folder, over):
+        if event is None:
+            yield None
             continue
-        if at == len(numbers) - 1:
-            rest = decoder.decode(b"", True)
-            if rest:
-                yield json.dumps([seconds, "o", rest], ensure_ascii=False) + "\n"
+        seconds, kind, value = event
+        if not header_done:
+            header_done = True
+            yield header(value if kind == "r" else DEFAULT_SIZE, started_at_epoch)
+            if kind == "r":
+                continue
+        if kind == "r":
+            value = f"{value[1]}x{value[0]}"
+        yield json.dumps([seconds, kind, value], ensure_ascii=False) + "\n"
     if not header_done:
         yield header(DEFAULT_SIZE, started_at_epoch)
 

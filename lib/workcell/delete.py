@@ -12,6 +12,7 @@ from workcell.errors import BusyError, CannotTellError, UnreadableError, Workcel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 LOGS = (
@@ -146,33 +147,20 @@ def _take(plan: Plan, label: str, path: str, record_only: bool) -> None:
 def carry_out(plan: Plan) -> None:
     """Remove what was planned, the record last; raise WorkcellError where something cannot be removed."""
     for path in plan.files:
-        _unlink(path)
+        _remove(path, os.unlink)
     for folder in plan.folders:
-        _remove_folder(folder)
-    _unlink(plan.path)
+        _remove(folder, shutil.rmtree)
+    _remove(plan.path, os.unlink)
 
 
-def _unlink(path: str) -> None:
+def _remove(path: str, how: "Callable[..., None]") -> None:
     """Remove one name in a folder that is walked to without following a link; what is gone already is fine."""
     try:
         dir_fd = safe_open.open_dir(os.path.dirname(path))
     except FileNotFoundError:
         return
     try:
-        os.unlink(os.path.basename(path), dir_fd=dir_fd)
-        os.fsync(dir_fd)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise WorkcellError(path, f"cannot be removed: {error.strerror}", "mend that and delete again") from None
-    finally:
-        os.close(dir_fd)
-
-
-def _remove_folder(path: str) -> None:
-    dir_fd = safe_open.open_dir(os.path.dirname(path))
-    try:
-        shutil.rmtree(os.path.basename(path), dir_fd=dir_fd)
+        how(os.path.basename(path), dir_fd=dir_fd)
         os.fsync(dir_fd)
     except FileNotFoundError:
         pass

@@ -31,4 +31,8 @@ else:
 
         scan_once = make_scanner(_Rules)
 
-__all__ = ["quoted", "scan_once"]
+# What scan_once raises for what is no JSON. Without the package loaded some interpreters find no class for their error and
+# raise SystemError in its place.
+FAULTS = (ValueError, StopIteration, RecursionError, SystemError)
+
+__all__ = ["FAULTS", "quoted", "scan_once"]

@@ -137,7 +137,10 @@ def reconcile(path: str, source: str, timeout_s: float = 30.0) -> Outcome:
     guard = scratch.open_lock(folder) if folder and scratch.is_ours(folder) else None
     try:
         if guard is None:
-            return _reconcile(path, source, "")
+            outcome = _reconcile(path, source, "")
+            if outcome.word == "final" and folder and runtimes.by_provider(fields["target_provider"]) is not None:
+                scratch.remove(folder)  # its monitor died while it did so
+            return outcome
         with lock.exclusive(guard, timeout_s, folder):
             return _reconcile(path, source, folder)
     finally:

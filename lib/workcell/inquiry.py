@@ -4,14 +4,13 @@ A repository can make git run programs, read any file and wait for ever, so no g
 the sandbox is taken apart with care: it can say what was staged and committed, but never what a file holds.
 """
 
-import errno
 import hashlib
 import os
 import stat
 
 from workcell import objects, run, worktree
-from workcell.errors import PreconditionError, WorkcellError
-from workcell.quoting import c_quoted
+from workcell.errors import WorkcellError
+from workcell.workspace import CLONES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,9 +25,12 @@ WATCHED = ("config.worktree", "info/attributes", "info/exclude", "info/grafts", 
 _WATCHED_LIMIT_BYTES = 1 << 20
 # What is in the configuration of a clone, and what an agent may well set without changing what git does.
 _HARMLESS = frozenset(
-    "core.repositoryformatversion core.filemode core.bare core.logallrefupdates core.symlinks core.ignorecase "
-    "core.precomposeunicode extensions.objectformat user.name user.email remote.origin.url remote.origin.fetch".split()
-)
+    (
+        "core.repositoryformatversion", "core.filemode", "core.bare", "core.logallrefupdates", "core.symlinks",
+        "core.ignorecase", "core.precomposeunicode", "extensions.objectformat", "user.name", "user.email",
+        "remote.origin.url", "remote.origin.fetch",
+    )
+)  # fmt: skip
 
 _ENVIRONMENT = {
     "PATH": run.SYSTEM_PATH,
@@ -55,7 +57,7 @@ _NEUTRAL = [
     "maintenance.auto=false", "log.showSignature=false", "gpg.program=false", "index.threads=1", "pack.threads=1",
 ]  # fmt: skip
 
-# $1: what parts the answers, which nobody in there can know before; $2: the empty tree; $3: how many commits; then words for git.
+# $1: what parts the answers, and nobody in there can know before; $2: the empty tree; $3: how many commits; then words for git.
 _QUESTIONS = r"""
 ulimit -c 0; ulimit -v __MEMORY__; ulimit -t __SECONDS__
 mark=$1 empty=$2 most=$3; shift 3
@@ -70,6 +72,12 @@ part git "$@" for-each-ref --format='%(objectname) %(*objectname) %(refname)'
 part git "$@" rev-list --all ${head:+"$head"} --ignore-missing --max-count="$most" --stdin \
     --format='%x00%H%x00%T%x00%P%x00%s%x00'
 part git "$@" config --file .git/config --no-includes --null --name-only --list
+"""
+_PLACE = r"""
+ulimit -c 0; ulimit -v __MEMORY__; ulimit -t __SECONDS__
+cd "./$1" || exit
+shift
+exec git -c core.fsmonitor=false "$@"
 """
 _HEADS = r"""
 ulimit -c 0; ulimit -v __MEMORY__; ulimit -t __SECONDS__
@@ -93,9 +101,9 @@ class Commit:
 class Answers:
     """What git said.
 
-    head: the commit checked out, "" for none; branch: its ref, "" when detached; index: path to (mode, id); unmerged: path to the
-    stages that it has; staged: (letter, path, path before a rename or b""); refs: name to id, tags to what they are of; commits:
-    those that the source does not have, newest first; keys: of the configuration; problems: in words.
+    head: the commit checked out, "" for none; branch: its ref, "" when detached; index: path to (mode, id); unmerged: path to
+    the stages that it has; staged: (letter, path, path before a rename or b""); refs: name to id, tags to what they are of;
+    commits: those that the source does not have, newest first; keys: of the configuration; problems: in words.
     """
 
     def __init__(self) -> None:
@@ -127,6 +135,7 @@ class Inquiry:
     def __init__(self, workspace: str, origin: str, form: str) -> None:
         self.workspace, self.origin, self.form = workspace, origin, form
         self.why_not = ""  # why nothing can be asked
+        self._last_words = ""
 
     def ask(self, known: "Iterable[str]") -> "Answers | None":
         """Return git's answers, None where there are none (see why_not); known: commits that are none of the agent's."""
@@ -159,19 +168,15 @@ class Inquiry:
         """Run a script in the sandbox; raise WorkcellError where there is no sandbox, or it takes too long or says too much."""
         from workcell.runtimes import _seccomp, bubblewrap
 
-        seccomp_fd = -1
-        stdin_fd = _memory_file(stdin)
+        seccomp_fd = run.memory_file(_seccomp.program()) if _seccomp.known() else -1
         try:
-            if _seccomp.known():
-                seccomp_fd = _memory_file(_seccomp.program())
             limits = script.replace("__MEMORY__", str(_MEMORY_LIMIT_KIB)).replace("__SECONDS__", str(int(TIMEOUT_S)))
             command = bubblewrap.inspection(
                 self.workspace, self.origin, ["/bin/sh", "-c", limits, "sh", *words], whole=whole, seccomp_fd=seccomp_fd
             )
             fds = [seccomp_fd] if seccomp_fd >= 0 else []
-            return run.capture(command, _ENVIRONMENT, TIMEOUT_S, _OUTPUT_LIMIT_BYTES, fds, stdin_fd)
+            return run.capture(command, _ENVIRONMENT, TIMEOUT_S, _OUTPUT_LIMIT_BYTES, fds, stdin)
         finally:
-            os.close(stdin_fd)
             if seccomp_fd >= 0:
                 os.close(seccomp_fd)
 
@@ -189,7 +194,7 @@ class Inquiry:
         if len(pieces) < 2:
             self.why_not = f"the sandbox for asking git does not start: {done.reason()}"
             return None
-        parts = []
+        parts: list[tuple[int, bytes]] = []
         for output, after in zip(pieces, pieces[1:], strict=False):
             status = after.partition(b"\0")[0]
             parts.append((int(status) if status.isdigit() else 255, output.partition(b"\0")[2] if parts else output))
@@ -221,13 +226,13 @@ class Inquiry:
             if letter not in ("U", "X"):
                 answers.staged.append((letter, path, before))
         for line in refs.split(b"\n")[:-1]:
-            oid, peeled, name = line.split(b" ", 2)
-            answers.refs[name] = _checked(peeled or oid)
+            direct, peeled, name = line.split(b" ", 2)
+            answers.refs[name] = _checked(peeled or direct)
         found = commits.split(b"\0")
         for at in range(0, len(found) - 4, 5):
-            oid, tree, parents, subject = found[at + 1 : at + 5]
+            commit, tree, parents, subject = found[at + 1 : at + 5]
             ids = [_checked(parent) for parent in parents.split()]
-            answers.commits.append(Commit(_checked(oid), _checked(tree), ids, subject))
+            answers.commits.append(Commit(_checked(commit), _checked(tree), ids, subject))
         if walked != 0:
             answers.problems.append("git could not list all commits")
         if len(answers.commits) > COMMITS_LIMIT:
@@ -247,11 +252,10 @@ class _Place:
         inquiry = self._inquiry
         if inquiry.why_not:
             return b""
-        script = 'ulimit -c 0; ulimit -v __MEMORY__; ulimit -t __SECONDS__; cd "./$1" || exit; shift; exec git -c core.fsmonitor=false "$@"'
         if not self._folder:
             words = ["--git-dir=.git", *words]
         try:
-            return inquiry.run(script, [os.fsdecode(self._folder) or ".", *words], stdin, whole=bool(self._folder)).stdout
+            return inquiry.run(_PLACE, [os.fsdecode(self._folder) or ".", *words], stdin, whole=bool(self._folder)).stdout
         except (WorkcellError, OSError) as error:
             inquiry.why_not = _reason(error)
             return b""
@@ -270,55 +274,75 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-def _memory_file(content: bytes) -> int:
-    fd = os.memfd_create("workcell", os.MFD_CLOEXEC)
-    view = memoryview(content)
-    while view:
-        view = view[os.write(fd, view) :]
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
-
-
 # --- the git directory, looked at by ourselves
 
 
-class GitDir:
-    """What lies in a git directory: odd (path, what) that would hold up or mislead git; watched: name to SHA-256, "" for odd ones."""
+def odd_in_git_dir(folder_fd: int, deadline: float) -> list[tuple[bytes, str]]:
+    """Return (path, what) of all in a work tree's git directory that would hold up git, or lead it elsewhere; raise OSError.
 
-    def __init__(self) -> None:
-        self.odd: list[tuple[bytes, str]] = []
-        self.watched: dict[str, str] = {}
-
-
-def look_at_git_dir(folder: "int | str", deadline: float, leave_out: "frozenset[bytes]" = frozenset()) -> GitDir:
-    """Walk through the git directory of a work tree; raise OSError where there is none."""
-    found = GitDir()
-    root = worktree.open_folder(b".git", folder) if isinstance(folder, int) else worktree.open_folder(folder + "/.git")
+    Hooks may be links, since no git is told to look for them; the clones of other sessions are none of this one's.
+    """
+    root = worktree.open_folder(b".git", folder_fd)
     try:
-        walk = worktree.Walk(root, deadline, leave_out)
+        walk = worktree.Walk(root, deadline, frozenset((b"hooks", CLONES.encode())))
+        found = []
         for path, dir_fd, name, kind in walk.entries():
-            text = os.fsdecode(path)
-            hook = path.startswith(b"hooks/") and not path.endswith(b".sample")
-            if hook or text in WATCHED or text == "config" or path.startswith(b"refs/replace/"):
-                if kind != worktree.FOLDER:
-                    found.watched[text] = _digest(dir_fd, name) if kind == worktree.FILE else ""
             if kind == worktree.SPECIAL:
-                found.odd.append((path, worktree.special_kind(dir_fd, name)))
-            elif kind == worktree.LINK and not path.startswith(b"hooks/"):
-                found.odd.append((path, "a link"))
-        found.odd += [(path, "cannot be looked at: " + why) for path, why in walk.problems]
+                found.append((path, worktree.special_kind(dir_fd, name)))
+            elif kind == worktree.LINK:
+                found.append((path, "a link"))
+        found += [(path, f"which cannot be looked at ({why})") for path, why in walk.problems]
         if walk.stopped:
-            found.odd.append((b"", walk.stopped))
+            found.append((b"", f"too much: {walk.stopped}"))
+        return found
     finally:
         os.close(root)
-    return found
 
 
-def _digest(dir_fd: int, name: bytes) -> str:
+def watched_files(folder_fd: int) -> dict[str, str]:
+    """Return those files of a git directory that change what git does (name to SHA-256), "" for what is no plain file."""
+    root = worktree.open_folder(b".git", folder_fd)
+    try:
+        names = [name.encode() for name in ("config", *WATCHED)]
+        for folder in (b"hooks", b"refs/replace"):
+            names += [folder + b"/" + name for name in _names(root, folder) if not name.endswith(b".sample")]
+        found = ((os.fsdecode(name), _digest(root, name)) for name in names)
+        return {name: digest for name, digest in found if digest is not None}
+    finally:
+        os.close(root)
+
+
+def _names(root: int, folder: bytes) -> list[bytes]:
+    try:
+        dir_fd, name = worktree.find(root, folder)
+    except OSError:
+        return []
+    try:
+        fd = worktree.open_folder(name, dir_fd)
+    except OSError:
+        return []
+    finally:
+        os.close(dir_fd)
+    try:
+        return sorted(os.fsencode(entry) for entry in os.listdir(fd))[:1000]
+    finally:
+        os.close(fd)
+
+
+def _digest(root: int, path: bytes) -> str | None:
+    """Return the SHA-256 of a small file, None where there is none, "" where there is something else."""
+    try:
+        dir_fd, name = worktree.find(root, path)
+    except OSError:
+        return None
     try:
         fd = worktree.open_file(name, dir_fd)
+    except FileNotFoundError:
+        return None
     except OSError:
         return ""
+    finally:
+        os.close(dir_fd)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return ""
@@ -329,8 +353,10 @@ def _digest(dir_fd: int, name: bytes) -> str:
 
 def odd_keys(keys: "Iterable[bytes]") -> list[bytes]:
     """Return those keys of a clone's configuration that it did not get from being cloned and that change what git does."""
+
     def harmless(key: bytes) -> bool:
         text = key.decode("utf-8", "replace")
         branch = text.startswith("branch.") and text.rpartition(".")[2] in ("remote", "merge", "rebase")
         return text in _HARMLESS or branch
+
     return [key for key in keys if not harmless(key)]

@@ -119,7 +119,8 @@ def wait_until_written(session: Session, timeout_s: float | None, source: str) -
                 return "expired"
             finally:
                 os.close(lock)
-        if record.is_terminal(session.reload()) and os.path.lexists(layout.seal_path(session.path)):
+        final = record.is_terminal(session.reload()) and os.path.lexists(layout.seal_path(session.path))
+        if final and not (session.folder and scratch.is_ours(session.folder)):
             return "final"
         outcome = finish.reconcile(session.path, source)
         session.fields = outcome.fields

@@ -214,14 +214,13 @@ class Monitor:
 
     def _abandon(self) -> None:
         """Clean up after a start that ended before it said go: an agent has not run."""
+        self._discard_clone()
         if os.path.lexists(self.record_path):
-            finish.write_down(
-                self.record_path, self.folder, self.spec, finish.FALLBACK_EXIT_STATUS, status="aborted", reason="launch-aborted"
-            )
+            self._reason = "launch-aborted"
+            self._write_down(finish.FALLBACK_EXIT_STATUS, "aborted")
         else:
             record.sweep(self.record_path)
-        self._discard_clone()
-        scratch.remove(self.folder)
+            scratch.remove(self.folder)
 
     def _discard_clone(self) -> None:
         if self.spec.get("clone_path"):
@@ -229,6 +228,10 @@ class Monitor:
                 workspace.discard_clone(self.spec["clone_path"])
             except WorkcellError as error:
                 _log(str(error))
+        elif self.spec["git_base"]:
+            from workcell import baseline
+
+            baseline.discard(self.spec["profile_dir"], self.spec["session_id"])
 
     def _prepare(self) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -494,9 +497,9 @@ class Monitor:
             _log(f"{self.folder}: {error}")  # gone, or no room: only a crash from here on would miss it
         if hasattr(self, "_console"):
             self._console.close()
+        if not self._ready:
+            self._discard_clone()
         if self._write_down(exit_status, status):
-            if not self._ready:
-                self._discard_clone()
             self._say("ended")
 
     def _write_down(self, exit_status: int, status: str) -> bool:

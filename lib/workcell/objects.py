@@ -13,6 +13,7 @@ from workcell.errors import UnreadableError, WorkcellError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any
 
 FILE, PROGRAM, LINK, FOLDER, COMMIT = "100644", "100755", "120000", "40000", "160000"
 ENTRIES_LIMIT = 1_000_000
@@ -235,7 +236,7 @@ class Pack:
 
         A file whose path leads through another file is left out.
         """
-        root: dict[bytes, object] = {}
+        root: dict[bytes, Any] = {}
         for path in sorted(files):
             *folders, name = path.split(b"/")
             at = root
@@ -248,16 +249,17 @@ class Pack:
                 at.setdefault(name, files[path])
         return self._add_folder(root)
 
-    def _add_folder(self, folder: "dict[bytes, object]") -> str:
-        rows = []
+    def _add_folder(self, folder: "dict[bytes, Any]") -> str:
+        rows: list[tuple[bytes, str, bytes, str]] = []
         for name, value in folder.items():
             if isinstance(value, dict):
                 rows.append((name + b"/", FOLDER, name, self._add_folder(value)))
             else:
-                mode, oid = value  # type: ignore[misc]
+                mode, oid = value
                 rows.append((name, mode, name, oid))
         rows.sort()
-        return self.add("tree", b"".join([b"%s %s\0" % (mode.encode(), name) + bytes.fromhex(oid) for _, mode, name, oid in rows]))
+        parts = [b"%s %s\0%s" % (mode.encode(), name, bytes.fromhex(oid)) for _, mode, name, oid in rows]
+        return self.add("tree", b"".join(parts))
 
     def close(self) -> bool:
         """Write the end of the file; say whether there is anything in it."""

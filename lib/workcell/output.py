@@ -1,10 +1,11 @@
 """What goes to standard output: JSON, key=value lines, tab-separated columns."""
 
+import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import IO, Any
 
 _JSON_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -18,24 +19,34 @@ def json_text(value: "Any") -> str:
     """
     import json
 
-    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return _escaped(json.dumps(value, indent=2, ensure_ascii=False)) + "\n"
+
+
+def json_line(value: "Any") -> str:
+    """Return a value as JSON in one line, without a blank between its parts, escaped as json_text does."""
+    import json
+
+    return _escaped(json.dumps(value, ensure_ascii=False, separators=(",", ":"))) + "\n"
+
+
+def _escaped(text: str) -> str:
     for character, escape in _JSON_ESCAPES.items():
         if character in text:
             text = text.replace(character, escape)
     if not text.isascii():
         text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return text + "\n"
+    return text
 
 
 def key_values(pairs: "Sequence[tuple[str, str]]") -> str:
     """Return `key=value` lines; a newline in a value would forge a key, so it is written as a blank."""
     text = "".join([f"{key}={value}\n" for key, value in pairs])
     if "\r" in text or "\0" in text or text.count("\n") != len(pairs):
-        text = "".join([f"{key}={value.translate(_NO_NEWLINES)}\n" for key, value in pairs])
+        text = "".join([f"{key}={value.translate(NO_NEWLINES)}\n" for key, value in pairs])
     return text
 
 
-_NO_NEWLINES = {0x0A: " ", 0x0D: " ", 0x00: " "}
+NO_NEWLINES = {0x0A: " ", 0x0D: " ", 0x00: " "}
 
 # C0 and C1 controls, DEL, and the marks that reorder text: all that could drive or deceive a terminal.
 _CONTROLS = [*range(0x20), *range(0x7F, 0xA0), 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
@@ -80,14 +91,37 @@ def write(text: str, stream: "IO[str] | None" = None) -> None:
     out.buffer.flush()
 
 
-def write_bytes(data: bytes) -> None:
-    """Write bytes to standard output as they are; a terminal gets no control character of them."""
-    if sys.stdout.isatty():
-        write(data.decode("utf-8", "surrogateescape"))
-    else:
+def progress(text: str) -> None:
+    """Show what is being done in the current line of a terminal behind standard error, "" to take it away; else nothing."""
+    global _shown
+    if (text or _shown) and sys.stderr.isatty():
+        columns = os.get_terminal_size(2).columns
+        # Back to the margin and erase to the end of the line (ECMA-48, CR and EL).
+        sys.stderr.write("\r\x1b[K" + printable(text)[: max(0, columns - 1)])
+        sys.stderr.flush()
+        _shown = bool(text)
+
+
+_shown = False
+
+
+def write_pieces(pieces: "Iterable[bytes]") -> None:
+    """Write bytes to standard output as they come and as they are; a terminal gets no control character of them.
+
+    A piece may end anywhere, in a character too. None is held back, for whoever follows wants it now.
+    """
+    if not sys.stdout.isatty():
         sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()  # whoever follows wants it now
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+        return
+    import codecs
+
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    for piece in pieces:
+        write(decoder.decode(piece))
+    write(decoder.decode(b"", True))
 
 
 def deliver(text: str, path: str, name: str) -> None:

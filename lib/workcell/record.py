@@ -77,7 +77,7 @@ def _quick(data: bytes) -> "dict[str, Any] | None":
     try:
         text = data.decode()
         fields, end = fastjson.scan_once(text, 0)
-    except (ValueError, StopIteration, RecursionError):
+    except fastjson.FAULTS:
         return None
     if (
         type(fields) is dict

@@ -59,19 +59,20 @@ def capture(
     timeout_s: float = 600.0,
     limit_bytes: int = 64 << 20,
     pass_fds: "Sequence[int]" = (),
-    stdin_fd: int = -1,
+    stdin: bytes = b"",
 ) -> Finished:
-    """Run a program, without standard input unless a descriptor is given, and return what it left.
+    """Run a program with an empty standard input, or one that holds some bytes, and return what it left.
 
     Past the time or output limit it is killed and WorkcellError raised, so that nothing of it is taken for an answer.
     """
     program = which(argv[0])
     if program is None:
         raise PreconditionError(argv[0], "not found on PATH", f"install {os.path.basename(argv[0])}")
+    in_fd = memory_file(stdin) if stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
     actions = [
-        (os.POSIX_SPAWN_DUP2, stdin_fd, 0) if stdin_fd >= 0 else (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, in_fd, 0),
         (os.POSIX_SPAWN_DUP2, out_write, 1),
         (os.POSIX_SPAWN_DUP2, err_write, 2),
         *((os.POSIX_SPAWN_DUP2, fd, fd) for fd in pass_fds),  # dup2 of a descriptor onto itself clears close-on-exec here
@@ -83,6 +84,7 @@ def capture(
         except OSError as error:
             raise WorkcellError(argv[0], error.strerror or str(error), "see that it can be run") from None
         finally:
+            os.close(in_fd)
             os.close(out_write)
             os.close(err_write)
         chunks = _read_all(argv[0], out_read, err_read, timeout_s, limit_bytes)
@@ -95,6 +97,16 @@ def capture(
         if pid:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
+
+
+def memory_file(content: bytes) -> int:
+    """Return a descriptor to read some bytes from, of a file without a name (memfd_create(2))."""
+    fd = os.memfd_create("workcell", os.MFD_CLOEXEC)
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
 
 
 def _read_all(name: str, out_read: int, err_read: int, timeout_s: float, limit_bytes: int) -> dict[int, bytes]:

@@ -155,8 +155,11 @@ def remove(path: str) -> None:
     for name in os.listdir(path):
         if name != LAUNCH_SPEC:
             entry = os.path.join(path, name)
-            if stat.S_ISDIR(os.lstat(entry).st_mode):
-                shutil.rmtree(entry, ignore_errors=True)
-            else:
-                os.unlink(entry)
+            try:
+                if stat.S_ISDIR(os.lstat(entry).st_mode):
+                    shutil.rmtree(entry, ignore_errors=True)
+                else:
+                    os.unlink(entry)
+            except FileNotFoundError:
+                continue  # somebody else finishes the same session
     shutil.rmtree(path, ignore_errors=True)

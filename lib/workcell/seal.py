@@ -10,6 +10,7 @@ from workcell.errors import UnreadableError, WorkcellError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
 FIELDS = ("version", "session_id", "head_digest", "key_id", "algorithm", "signature", "signed_at")
@@ -180,39 +181,81 @@ def _unique(pairs: "list[tuple[str, Any]]") -> "dict[str, Any]":
 
 
 def verify_session(record_path: str, fields: "dict[str, Any]", signing_dir: "str | None" = None) -> Result:
-    """Compare a session's part of the audit chain, computed anew, with its seal; nothing is written or locked.
+    """Compare a session's part of the audit chain, computed anew, with its seal; nothing is written or locked."""
+    return next(verify_sessions([(fields, record_path)], signing_dir))[2]
 
-    The seal is read first: a session that has one gets no more events, so the log that is read afterwards has all of
-    it.
+
+def verify_sessions(
+    sessions: "Iterable[tuple[dict[str, Any], str]]",
+    signing_dir: "str | None" = None,
+    begin: "Callable[[str, int], None] | None" = None,
+) -> "Iterator[tuple[dict[str, Any], str, Result]]":
+    """Yield (fields, record path, what verify_session says) of sessions, in the order of their logs: each is read once.
+
+    begin: told of each log before it is read, with the number of its sessions.
     """
-    session_id, provider = fields["session_id"], fields["target_provider"]
-    log_path = layout.audit_log_path(record_path)
+    signing_dir = layout.signing_dir() if signing_dir is None else signing_dir
+    groups: dict[tuple[str, bool], list[tuple[dict[str, Any], str]]] = {}
+    for fields, path in sessions:
+        percent = quoting.tokenizer(fields["target_provider"]) is quoting.tokenize_percent
+        groups.setdefault((layout.audit_log_path(path), percent), []).append((fields, path))
+    for (log_path, _), group in groups.items():
+        if begin is not None:
+            begin(log_path, len(group))
+        results = _verify_group(log_path, group, signing_dir)
+        for (fields, path), result in zip(group, results, strict=True):
+            yield fields, path, result
+
+
+def _verify_group(log_path: str, group: "list[tuple[dict[str, Any], str]]", signing_dir: str) -> "Iterator[Result]":
+    # The seals are read first: a session that has one gets no more events, so the log that is read afterwards has all of it.
+    known = [_before_the_log(fields, path, log_path) for fields, path in group]
+    wanted = {
+        fields["session_id"]: seal["head_digest"] if seal else ""
+        for (fields, _), (early, seal) in zip(group, known, strict=True)
+        if early is None
+    }
+    chains: dict[str, audit.Chain] | None = None
+    fault = ""
+    if wanted:
+        try:
+            chains = _snapshot_chains(log_path, wanted, group[0][0]["target_provider"])
+        except UnreadableError as error:
+            fault = str(error)
+    for (fields, _), (early, seal) in zip(group, known, strict=True):
+        chain = chains[fields["session_id"]] if chains is not None and early is None else None
+        if early is not None:
+            yield early
+        elif fault and seal is None:
+            yield Result("unsealed", f"it has no audit seal, and its log cannot be read: {fault}")
+        elif fault:
+            yield Result("unreadable", fault)
+        elif seal is None:
+            yield _unsealed(fields, chain)
+        elif chain is None:
+            yield Result("cut", "the audit log is gone, the seal is there")
+        else:
+            yield _compare(seal, fields, chain, signing_dir)
+
+
+def _before_the_log(fields: "dict[str, Any]", path: str, log_path: str) -> "tuple[Result | None, dict[str, Any] | None]":
+    """Return (a result that needs no log, None), or (None, the seal, None where there is none)."""
     if not fields["audit_log_path"].strip(canonical.BLANKS):
-        return Result("path-mismatch", "its record names no audit log to verify")
+        return Result("path-mismatch", "its record names no audit log to verify"), None
     if not audit.is_canonical(fields["audit_log_path"], log_path):
-        return Result("path-mismatch", "the audit log path in its record does not match its canonical location")
-    seal: dict[str, Any] | None = None
+        return Result("path-mismatch", "the audit log path in its record does not match its canonical location"), None
     try:
-        seal = read_seal(layout.seal_path(record_path))
+        seal = read_seal(layout.seal_path(path))
     except FileNotFoundError:
-        pass
+        return None, None
     except UnreadableError as error:
-        return Result("bad-seal", str(error))
-    if seal is not None:
-        why = _static_fault(seal, session_id)
-        if why:
-            return Result("bad-seal", why)
-    try:
-        chain = _snapshot_chain(log_path, session_id, provider, seal["head_digest"] if seal else "")
-    except UnreadableError as error:
-        if seal is None:
-            return Result("unsealed", f"it has no audit seal, and its log cannot be read: {error}")
-        return Result("unreadable", str(error))
-    if seal is None:
-        return _unsealed(fields, chain)
-    if chain is None:
-        return Result("cut", "the audit log is gone, the seal is there")
-    result = _judge(seal, session_id, provider, chain, layout.signing_dir() if signing_dir is None else signing_dir)
+        return Result("bad-seal", str(error)), None
+    why = _static_fault(seal, fields["session_id"])
+    return (Result("bad-seal", why), None) if why else (None, seal)
+
+
+def _compare(seal: "dict[str, Any]", fields: "dict[str, Any]", chain: audit.Chain, signing_dir: str) -> Result:
+    result = _judge(seal, fields["session_id"], fields["target_provider"], chain, signing_dir)
     result.records = chain.lines
     result.signed_at = seal.get("signed_at", "")
     if chain.large_bytes:
@@ -221,8 +264,8 @@ def verify_session(record_path: str, fields: "dict[str, Any]", signing_dir: "str
     return result
 
 
-def _snapshot_chain(log_path: str, session_id: str, provider: str, wanted: str) -> "audit.Chain | None":
-    """Return the chain of a log that others may be writing meanwhile, None where there is none."""
+def _snapshot_chains(log_path: str, wanted: "dict[str, str]", provider: str) -> "dict[str, audit.Chain] | None":
+    """Return the chains of a log that others may be writing meanwhile, None where there is none."""
     for attempt in range(5):
         try:
             fd = audit.open_log(log_path)
@@ -230,18 +273,19 @@ def _snapshot_chain(log_path: str, session_id: str, provider: str, wanted: str) 
             return None
         try:
             size = audit.snapshot_size(fd)
-            chain = audit.check_chain(fd, size, log_path, session_id, provider, wanted)
+            chains = audit.check_chains(fd, size, log_path, wanted, provider)
             if size > audit.LARGE_LOG_BYTES:
-                chain.large_bytes = size
+                for chain in chains.values():
+                    chain.large_bytes = size
             # A line that was torn when we looked and has gone on since was just being written, or just cut away.
-            if not chain.torn_tail or os.fstat(fd).st_size == size:
-                return chain
+            if not any(chain.torn_tail for chain in chains.values()) or os.fstat(fd).st_size == size:
+                return chains
         except audit.ShrankError:
             if attempt == 4:
                 raise
         finally:
             os.close(fd)
-    return chain
+    return chains
 
 
 def _unsealed(fields: "dict[str, Any]", chain: "audit.Chain | None") -> Result:

@@ -205,6 +205,10 @@ def _clean_up_after_monitor(spec: "dict[str, Any]") -> None:
             return
         if spec.get("clone_path"):
             workspace.discard_clone(spec["clone_path"])
+        elif spec["git_base"]:
+            from workcell import baseline
+
+            baseline.discard(spec["profile_dir"], spec["session_id"])
         scratch.remove(spec["scratch_dir"])
     except (WorkcellError, OSError) as error:
         cli.complain(f"{spec['session_id']}: not cleaned up: {error}")
@@ -236,6 +240,10 @@ def _make(plan: Plan, channel: monitor.Channel) -> None:
         # git holds our end of the channel too: where we are killed, the monitor waits for git before it removes the clone.
         plan.git.pass_fds = [channel.writing]
         workspace.clone(plan.git, plan.source, spec["clone_path"], spec["session_id"], spec["uid"], spec["gid"])
+    elif spec["git_base"]:
+        from workcell import baseline
+
+        baseline.keep(plan.git, plan.source, spec["profile_dir"], spec["session_id"])
     fields = record.create(spec["record_path"], launch.first_record(spec, plan.agent, plan.source, channel.pid))
     pairs = events.launch(spec, fields)
     if plan.reason:

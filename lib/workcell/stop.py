@@ -41,7 +41,7 @@ def stop(session: live.Session, grace_s: float, force: bool) -> "dict[str, Any]"
 
 def _as_it_is(session: live.Session) -> "dict[str, Any]":
     """Return a final record; what its monitor may have left undone after it is done now."""
-    if session.folder and scratch.open_lock(session.folder) is not None:
+    if session.folder:
         live.wait_until_written(session, WRITING_S, "host-stop-fallback")
     elif not os.path.lexists(layout.seal_path(session.path)):
         finish.reconcile(session.path, "host-stop-fallback")

@@ -46,8 +46,8 @@ def _named(why: "str | None") -> "str | None":
 
 
 KINDS = (
-    "audit-event", "audit-seal", "launch-spec", "session-delete", "session-export", "session-extra", "session-list",
-    "session-record", "session-send", "session-start", "session-stop", "session-verify", "session-wait",
+    "audit-event", "audit-seal", "launch-spec", "session-delete", "session-diff", "session-export", "session-extra",
+    "session-list", "session-record", "session-send", "session-start", "session-stop", "session-verify", "session-wait",
 )
 _BLANKS = (
     "\t\n\x0b\x0c\r \x85\xa0\u1680"
@@ -469,6 +469,270 @@ def _session_delete(value: "Any", where: str) -> "str | None":
         why = _session_delete_else(value, where)
         if why is not None:
             return why + " when something was deleted"
+    return None
+
+
+def _session_diff_object_id(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, str):
+        return f"{where}: must be a string"
+    if not _search(r"^([0-9a-f]{40}|[0-9a-f]{64})$(?!\n)", value):
+        return f"{where}: must be 40 or 64 lower-case hex digits"
+    return None
+
+
+def _session_diff_complete(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, bool):
+        return f"{where}: must be true or false"
+    return None
+
+
+def _session_diff_commits_known(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, bool):
+        return f"{where}: must be true or false"
+    return None
+
+
+def _session_diff_refs(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, list):
+        return f"{where}: must be an array"
+    for index, item in enumerate(value):
+        why = _filled_line(item, f"{where}[{index}]")
+        if why is not None:
+            return why
+    return None
+
+
+def _session_diff_commits_items_checked_out(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, bool):
+        return f"{where}: must be true or false"
+    return None
+
+
+def _session_diff_commits_items(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, dict):
+        return f"{where}: must be an object"
+    for field, check in _SESSION_DIFF_COMMITS_ITEMS_FIELDS.items():
+        if field in value:
+            why = check(value[field], _below(where, field))
+            if why is not None:
+                return why
+    for field in value:
+        if field not in _SESSION_DIFF_COMMITS_ITEMS_FIELDS:
+            return f"{_below(where, field)}: is not a known field"
+    for field in ("id", "refs", "checked_out", "subject"):
+        if field not in value:
+            return f"{_below(where, field)}: is missing"
+    return None
+
+
+def _session_diff_commits(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, list):
+        return f"{where}: must be an array"
+    for index, item in enumerate(value):
+        why = _session_diff_commits_items(item, f"{where}[{index}]")
+        if why is not None:
+            return why
+    return None
+
+
+def _session_diff_letter(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, str):
+        return f"{where}: must be a string"
+    if not _search(r"^[ MTADRCUm?]$(?!\n)", value):
+        return f"{where}: must be a letter of git status --short, or a blank"
+    return None
+
+
+def _session_diff_status_items(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, dict):
+        return f"{where}: must be an object"
+    for field, check in _SESSION_DIFF_STATUS_ITEMS_FIELDS.items():
+        if field in value:
+            why = check(value[field], _below(where, field))
+            if why is not None:
+                return why
+    for field in value:
+        if field not in _SESSION_DIFF_STATUS_ITEMS_FIELDS:
+            return f"{_below(where, field)}: is not a known field"
+    for field in ("index", "worktree", "path", "quoted"):
+        if field not in value:
+            return f"{_below(where, field)}: is missing"
+    return None
+
+
+def _session_diff_status(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, list):
+        return f"{where}: must be an array"
+    for index, item in enumerate(value):
+        why = _session_diff_status_items(item, f"{where}[{index}]")
+        if why is not None:
+            return why
+    return None
+
+
+def _session_diff_untracked_items(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, dict):
+        return f"{where}: must be an object"
+    for field, check in _SESSION_DIFF_UNTRACKED_ITEMS_FIELDS.items():
+        if field in value:
+            why = check(value[field], _below(where, field))
+            if why is not None:
+                return why
+    for field in value:
+        if field not in _SESSION_DIFF_UNTRACKED_ITEMS_FIELDS:
+            return f"{_below(where, field)}: is not a known field"
+    for field in ("path", "quoted"):
+        if field not in value:
+            return f"{_below(where, field)}: is missing"
+    return None
+
+
+def _session_diff_untracked(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, list):
+        return f"{where}: must be an array"
+    for index, item in enumerate(value):
+        why = _session_diff_untracked_items(item, f"{where}[{index}]")
+        if why is not None:
+            return why
+    return None
+
+
+def _session_diff_changes_items_kind(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, str) or value not in {"added", "deleted", "modified"}:
+        return f"{where}: must be added, deleted or modified"
+    return None
+
+
+def _session_diff_mode(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, str) or value not in {"100644", "100755", "120000", "160000"}:
+        return f"{where}: must be 100644, 100755, 120000 or 160000"
+    return None
+
+
+def _session_diff_changes_items_binary(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, bool):
+        return f"{where}: must be true or false"
+    return None
+
+
+def _session_diff_changes_items(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, dict):
+        return f"{where}: must be an object"
+    for field, check in _SESSION_DIFF_CHANGES_ITEMS_FIELDS.items():
+        if field in value:
+            why = check(value[field], _below(where, field))
+            if why is not None:
+                return why
+    for field in value:
+        if field not in _SESSION_DIFF_CHANGES_ITEMS_FIELDS:
+            return f"{_below(where, field)}: is not a known field"
+    for field in ("path", "quoted", "kind"):
+        if field not in value:
+            return f"{_below(where, field)}: is missing"
+    return None
+
+
+def _session_diff_changes(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, list):
+        return f"{where}: must be an array"
+    for index, item in enumerate(value):
+        why = _session_diff_changes_items(item, f"{where}[{index}]")
+        if why is not None:
+            return why
+    return None
+
+
+def _session_diff_submodules_items_kinds(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, list):
+        return f"{where}: must be an array"
+    for index, item in enumerate(value):
+        why = _filled_line(item, f"{where}[{index}]")
+        if why is not None:
+            return why
+    return None
+
+
+def _session_diff_submodules_items(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, dict):
+        return f"{where}: must be an object"
+    for field, check in _SESSION_DIFF_SUBMODULES_ITEMS_FIELDS.items():
+        if field in value:
+            why = check(value[field], _below(where, field))
+            if why is not None:
+                return why
+    for field in value:
+        if field not in _SESSION_DIFF_SUBMODULES_ITEMS_FIELDS:
+            return f"{_below(where, field)}: is not a known field"
+    for field in ("path", "quoted", "recorded", "checked_out", "kinds"):
+        if field not in value:
+            return f"{_below(where, field)}: is missing"
+    return None
+
+
+def _session_diff_submodules(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, list):
+        return f"{where}: must be an array"
+    for index, item in enumerate(value):
+        why = _session_diff_submodules_items(item, f"{where}[{index}]")
+        if why is not None:
+            return why
+    return None
+
+
+def _session_diff_notes(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, list):
+        return f"{where}: must be an array"
+    for index, item in enumerate(value):
+        why = _text(item, f"{where}[{index}]")
+        if why is not None:
+            return why
+    return None
+
+
+def _session_diff_other_refs_items(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, dict):
+        return f"{where}: must be an object"
+    for field, check in _SESSION_DIFF_OTHER_REFS_ITEMS_FIELDS.items():
+        if field in value:
+            why = check(value[field], _below(where, field))
+            if why is not None:
+                return why
+    for field in value:
+        if field not in _SESSION_DIFF_OTHER_REFS_ITEMS_FIELDS:
+            return f"{_below(where, field)}: is not a known field"
+    for field in ("refs", "id", "diff"):
+        if field not in value:
+            return f"{_below(where, field)}: is missing"
+    return None
+
+
+def _session_diff_other_refs(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, list):
+        return f"{where}: must be an array"
+    for index, item in enumerate(value):
+        why = _session_diff_other_refs_items(item, f"{where}[{index}]")
+        if why is not None:
+            return why
+    return None
+
+
+def _session_diff(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, dict):
+        return f"{where}: must be an object"
+    for field, check in _SESSION_DIFF_FIELDS.items():
+        if field in value:
+            why = check(value[field], _below(where, field))
+            if why is not None:
+                return why
+    for field in value:
+        if field not in _SESSION_DIFF_FIELDS:
+            return f"{_below(where, field)}: is not a known field"
+    for field in (
+        "session_id", "workspace", "git_branch", "git_head", "git_base", "complete", "commits_known", "commits",
+        "status", "untracked", "ignored", "changes", "submodules", "notes", "diff", "other_refs",
+    ):
+        if field not in value:
+            return f"{_below(where, field)}: is missing"
     return None
 
 
@@ -989,6 +1253,73 @@ _SESSION_DELETE_IF_FIELDS: "dict[str, Check]" = {
     "dry_run": _session_delete_if_dry_run,
 }
 
+_SESSION_DIFF_COMMITS_ITEMS_FIELDS: "dict[str, Check]" = {
+    "id": _session_diff_object_id,
+    "refs": _session_diff_refs,
+    "checked_out": _session_diff_commits_items_checked_out,
+    "subject": _text,
+}
+
+_SESSION_DIFF_STATUS_ITEMS_FIELDS: "dict[str, Check]" = {
+    "index": _session_diff_letter,
+    "worktree": _session_diff_letter,
+    "path": _text,
+    "quoted": _line,
+    "renamed_from": _line,
+}
+
+_SESSION_DIFF_UNTRACKED_ITEMS_FIELDS: "dict[str, Check]" = {
+    "path": _text,
+    "quoted": _line,
+}
+
+_SESSION_DIFF_CHANGES_ITEMS_FIELDS: "dict[str, Check]" = {
+    "path": _text,
+    "quoted": _line,
+    "kind": _session_diff_changes_items_kind,
+    "old_mode": _session_diff_mode,
+    "old_id": _session_diff_object_id,
+    "new_mode": _session_diff_mode,
+    "new_id": _session_diff_object_id,
+    "binary": _session_diff_changes_items_binary,
+    "lines_added": _count,
+    "lines_deleted": _count,
+    "not_shown": _text,
+}
+
+_SESSION_DIFF_SUBMODULES_ITEMS_FIELDS: "dict[str, Check]" = {
+    "path": _text,
+    "quoted": _line,
+    "recorded": _session_diff_object_id,
+    "checked_out": _line,
+    "kinds": _session_diff_submodules_items_kinds,
+}
+
+_SESSION_DIFF_OTHER_REFS_ITEMS_FIELDS: "dict[str, Check]" = {
+    "refs": _session_diff_refs,
+    "id": _session_diff_object_id,
+    "diff": _text,
+}
+
+_SESSION_DIFF_FIELDS: "dict[str, Check]" = {
+    "session_id": _filled_line,
+    "workspace": _filled_line,
+    "git_branch": _line,
+    "git_head": _line,
+    "git_base": _session_diff_object_id,
+    "complete": _session_diff_complete,
+    "commits_known": _session_diff_commits_known,
+    "commits": _session_diff_commits,
+    "status": _session_diff_status,
+    "untracked": _session_diff_untracked,
+    "ignored": _count,
+    "changes": _session_diff_changes,
+    "submodules": _session_diff_submodules,
+    "notes": _session_diff_notes,
+    "diff": _text,
+    "other_refs": _session_diff_other_refs,
+}
+
 _SESSION_RECORD_FIELDS: "dict[str, Check]" = {
     "version": _version_1,
     "session_id": _filled_line,
@@ -1205,6 +1536,11 @@ def launch_spec(value: "Any") -> "str | None":
 def session_delete(value: "Any") -> "str | None":
     """Check what delete prints: None if the value fits, else 'FIELD: why'."""
     return _named(_session_delete(value, ""))
+
+
+def session_diff(value: "Any") -> "str | None":
+    """Check what workcell-session-diff --json prints: None if the value fits, else 'FIELD: why'."""
+    return _named(_session_diff(value, ""))
 
 
 def session_export(value: "Any") -> "str | None":

@@ -61,8 +61,8 @@ class Walk:
     def entries(self) -> "Iterator[tuple[bytes, int, bytes, str]]":
         """Yield (path, descriptor of its folder, name, kind) of everything; the descriptor is good until the next is asked for.
 
-        kind: FILE, LINK, FOLDER (before what is in it), SPECIAL (a FIFO, socket or device) or REPOSITORY: a `.git` of any kind below
-        the root, which is not entered. What `leave_out` names (paths) is passed over.
+        kind: FILE, LINK, FOLDER (before what is in it), SPECIAL (a FIFO, socket or device) or REPOSITORY: a `.git` of any kind
+        below the root, which is not entered. What `leave_out` names (paths) is passed over.
         """
         count = 0
         stack: list[tuple[int, bytes, Iterator[tuple[bytes, str]]]] = []
@@ -167,7 +167,7 @@ def chunks(fd: int, size: int, deadline: float) -> "Iterator[bytes]":
 
 
 def find(root_fd: int, path: bytes) -> "tuple[int, bytes]":
-    """Return (a new descriptor of its folder, its name) of a path below an open folder; raise OSError where a link is in between."""
+    """Return (a new descriptor of its folder, its name) of a path below an open folder; raise OSError, also for a link on the way."""
     *folders, name = path.split(b"/")
     fd = os.dup(root_fd)
     try:
@@ -179,3 +179,18 @@ def find(root_fd: int, path: bytes) -> "tuple[int, bytes]":
         os.close(fd)
         raise
     return fd, name
+
+
+_ESCAPES = {7: r"\a", 8: r"\b", 9: r"\t", 10: r"\n", 11: r"\v", 12: r"\f", 13: r"\r", 34: r"\"", 92: r"\\"}
+
+
+def quoted(path: bytes, blanks: bool = False, always: bool = False) -> str:
+    """Return a path as git prints it: whole, in ASCII, and in quotes with C's escapes where it has anything odd.
+
+    blanks: a blank is odd, too, as it is to `git status --short`; always: use quotes in any case.
+    """
+    plain = path.isascii() and path.decode().isprintable() and b'"' not in path and b"\\" not in path
+    if plain and not always and not (blanks and b" " in path):
+        return path.decode()
+    characters = (_ESCAPES.get(byte) or (chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}") for byte in path)
+    return '"' + "".join(characters) + '"'

@@ -10,10 +10,6 @@ PYTHONS = harness.newest_and_oldest()
 PLACES = [(name, path, False) for name, path in PYTHONS.items()] + [("pid1", PYTHONS["current"], True)]
 
 
-def pytest_configure(config):
-    config.addinivalue_line("markers", "everywhere: run on each Python found and as PID 1 of a sandbox")
-
-
 def pytest_generate_tests(metafunc):
     if "place" in metafunc.fixturenames:
         everywhere = metafunc.definition.get_closest_marker("everywhere") is not None

@@ -162,7 +162,7 @@ class Session:
             self._reader.join()
 
     def is_idle(self):
-        """Tell whether no process of the run used any processor time for a while."""
+        """Tell whether no process of the run used any processor time in a third of a second."""
         def used():
             pids = self.left()
             try:
@@ -170,8 +170,12 @@ class Session:
             except OSError:
                 return None
         before = used()
-        select.select([], [], [], 0.15)
+        select.select([], [], [], 0.3)
         return before is not None and before == used()
+
+    def wait_idle(self):
+        """Wait until all of the run is at rest: a loop that spins never is, however busy the machine."""
+        wait_until(self.is_idle, "all at rest, so something spins", 10)
 
     def _read(self):
         poller = select.poll()
@@ -190,6 +194,11 @@ class Session:
     def left(self):
         """Processes of this run that are still there."""
         return processes_with("{}={}".format(MARK, self.mark))
+
+    def child_of(self, pid):
+        """Return the one child of a process of this run."""
+        with open("/proc/{0}/task/{0}/children".format(pid)) as file:
+            return int(file.read())
 
     def wait_output(self, wanted, deadline_s=DEADLINE_S):
         """Return all output once it has `wanted`, bytes or a function on the bytes."""

@@ -70,11 +70,13 @@ if os.fork() == 0:
     os._exit(0)
 os.read(0, 100)
 os._exit(4)
-""") as session:
+""", environment={"WORKCELL_ADAPTER_GRACE_S": "60"}) as session:
         session.wait_output(b"stopping")
         harness.wait_until(lambda: "T" in session.left().values(), "a stopped process")
+        begun = time.monotonic()
         session.send(b"\n")
         assert session.wait() == 4
+        assert time.monotonic() - begun < 15, "it was never continued"
 
 
 @pytest.mark.everywhere

@@ -29,7 +29,7 @@ def direct(request):
     worlds.close_world(world)
 
 
-@pytest.fixture(scope="session", params=worlds.CALLERS)
+@pytest.fixture(scope="session", params=worlds.in_one_place(worlds.CALLERS))
 def inside(request):
     """What came of every try of probes/boundary_probe.py, for each caller; see inside.Inside."""
     world = worlds.make_world(request.param)

@@ -110,7 +110,7 @@ class Attacked:
         return {path: state for path, state in entries.items() if path.startswith(names)}
 
 
-@pytest.fixture(scope="session", params=worlds.WHO_CAN_WORK_DIRECTLY)
+@pytest.fixture(scope="session", params=worlds.in_one_place(worlds.WHO_CAN_WORK_DIRECTLY))
 def caller(request):
     return request.param
 

@@ -11,6 +11,18 @@ import worlds
 @pytest.fixture
 def home(anyone):
     """A world with a repository and some things in its home that are nobody's business."""
+    return furnish(anyone)
+
+
+@pytest.fixture
+def home_of_user():
+    """The same for an ordinary user only, or whoever runs the suite."""
+    world = worlds.make_world(worlds.CALLERS[-1])
+    yield furnish(world)
+    worlds.close_world(world)
+
+
+def furnish(anyone):
     worlds.make_repo(anyone)
     for name in (
         ".ssh/id_canary",
@@ -81,7 +93,8 @@ def test_a_program_that_is_a_single_file_is_shown_alone(home):
     "place",
     ["bin", ".ssh/bin", ".docker/bin", ".config/workcell/bin", ".cargo/bin", ".local/state/workcell/bin", ".gnupg/libexec"],
 )
-def test_a_program_in_a_folder_of_credentials_brings_none_of_them(home, place):
+def test_a_program_in_a_folder_of_credentials_brings_none_of_them(home_of_user, place):
+    home = home_of_user
     home.state = home.env["WORKCELL_STATE_ROOT"] = os.path.join(home.home, ".local/state/workcell")
     install(home, f"{place}/deep", f"#!/bin/sh\n{LIST}\n")
     install(home, f"{os.path.dirname(place) or '.'}/token", "CANARY-CONTENT", 0o644)

@@ -9,10 +9,11 @@ import worlds
 # Canaries are named for the place that names them; each leaves a file when it runs.
 PROGRAM_KEYS = (
     "core.fsmonitor", "core.sshCommand", "core.askPass", "core.pager", "core.editor", "core.gitProxy",
-    "core.alternateRefsCommand", "credential.helper", "diff.external", "diff.evil.textconv", "diff.evil.command", "merge.evil.driver", "filter.evil.clean",
-    "filter.evil.smudge", "filter.evil.process", "filter.lfs.clean", "filter.lfs.smudge", "filter.lfs.process", "gpg.program",
-    "uploadpack.packObjectsHook", "sequence.editor", "interactive.diffFilter", "difftool.evil.cmd", "remote.origin.uploadpack",
-    "receive.fsckObjectsHook", "trailer.evil.command", "uploadArchive.evil.command", "protocol.ext.allow",
+    "core.alternateRefsCommand", "credential.helper", "diff.external", "diff.evil.textconv", "diff.evil.command",
+    "merge.evil.driver", "filter.evil.clean", "filter.evil.smudge", "filter.evil.process", "filter.lfs.clean",
+    "filter.lfs.smudge", "filter.lfs.process", "gpg.program", "uploadpack.packObjectsHook", "sequence.editor",
+    "interactive.diffFilter", "difftool.evil.cmd", "remote.origin.uploadpack", "receive.fsckObjectsHook",
+    "trailer.evil.command", "uploadArchive.evil.command", "protocol.ext.allow",
 )  # fmt: skip
 ALIASES = ("status", "clone", "rev-parse", "checkout", "config", "ls-files", "log")
 HOOKS = (
@@ -21,6 +22,17 @@ HOOKS = (
     "fsmonitor-watchman",
 )  # fmt: skip
 ATTRIBUTES = "*.txt filter=evil diff=evil merge=evil\n*.bin filter=lfs diff=lfs merge=lfs -text\n*.dat filter=own\n"
+
+
+def configuration(settings):
+    """Return settings as the text of a git configuration file."""
+    lines = []
+    for key, value in settings:
+        section, _, rest = key.partition(".")
+        subsection, _, name = rest.rpartition(".")
+        lines.append(f'[{section} "{subsection}"]' if subsection else f"[{section}]")
+        lines.append(f'\t{name} = "{value}"')
+    return "\n".join([*lines, ""])
 
 
 class Trap:
@@ -46,33 +58,36 @@ class Trap:
             worlds.plant(world, os.path.join(repo, name), text)
         self.git("add", "-A")
         self.git("commit", "-q", "-m", "two")
-        for where in ("operator", "source"):
-            options = ["--global"] if where == "operator" else []
-            own = ("filter.own.clean", "filter.own.smudge", "filter.own.process") if where == "source" else ()
-            for key in (*PROGRAM_KEYS, *own):
-                self.git("config", *options, key, self.canary(f"{where}-{key}"))
-            for name in ALIASES:
-                self.git("config", *options, f"alias.{name}", "!" + self.canary(f"{where}-alias-{name}"))
-            self.git("config", *options, "filter.evil.required", "true")
-            hooks = os.path.join(world.home, "hooks") if where == "operator" else os.path.join(repo, ".git/hooks")
+        template = os.path.join(world.home, "template")
+        for where in ("operator", "source", "template"):
+            settings = [(key, self.canary(f"{where}-{key}")) for key in PROGRAM_KEYS if where != "template"]
+            settings += [
+                (f"alias.{name}", "!" + self.canary(f"{where}-alias-{name}")) for name in ALIASES if where != "template"
+            ]
+            hooks = os.path.join(repo, ".git/hooks")
+            if where == "operator":
+                hooks = os.path.join(world.home, "hooks")
+                settings += [("filter.evil.required", "true"), ("init.templateDir", template), ("core.hooksPath", hooks)]
+                settings += [("core.attributesFile", os.path.join(world.home, "attributes"))]
+                settings += [("trace2.normalTarget", os.path.join(self.fired_dir, "operator-trace2"))]
+                worlds.plant(world, os.path.join(world.home, ".gitconfig"), configuration(settings))
+            elif where == "source":
+                settings += [(f"filter.own.{name}", self.canary(f"source-filter.own.{name}")) for name in ("clean", "process")]
+                with open(os.path.join(repo, ".git/config"), "a") as stream:
+                    stream.write(configuration(settings))
+            else:
+                hooks = os.path.join(template, "hooks")
             for name in HOOKS:
                 path = self.canary(f"{where}-hook-{name}")
                 worlds.plant(world, os.path.join(hooks, name), f'#!/bin/sh\nexec {path} "$@"\n', 0o755)
-        template = os.path.join(world.home, "template")
-        for name in HOOKS:
-            path = self.canary(f"template-hook-{name}")
-            worlds.plant(world, os.path.join(template, "hooks", name), f'#!/bin/sh\nexec {path} "$@"\n', 0o755)
         worlds.plant(world, os.path.join(world.home, "attributes"), ATTRIBUTES)
-        self.git("config", "--global", "init.templateDir", template)
-        self.git("config", "--global", "core.attributesFile", os.path.join(world.home, "attributes"))
-        self.git("config", "--global", "trace2.normalTarget", os.path.join(self.fired_dir, "operator-trace2"))
         worlds.plant(world, os.path.join(repo, ".git/info/attributes"), ATTRIBUTES)
         self.submodule()
-        self.git("config", "core.fsmonitor", self.canary("source-core.fsmonitor"))
         self.borrower = os.path.join(world.home, "borrower")
         self.git("clone", "-q", "--shared", "--template=", repo, self.borrower)
-        for key in ("uploadpack.packObjectsHook", "core.alternateRefsCommand", "core.fsmonitor"):
-            self.git("config", key, self.canary(f"borrower-{key}"), folder=self.borrower)
+        keys = ("uploadpack.packObjectsHook", "core.alternateRefsCommand", "core.fsmonitor")
+        with open(os.path.join(self.borrower, ".git/config"), "a") as stream:
+            stream.write(configuration([(key, self.canary(f"borrower-{key}")) for key in keys]))
         worlds.hand_over(world, repo)
         worlds.hand_over(world, self.borrower)
         # A changed time makes git look at the content again, through the filters.
@@ -88,8 +103,9 @@ class Trap:
             worlds.plant(self.world, os.path.join(sub, name), text)
         self.git("add", "-A", folder=sub)
         self.git("commit", "-q", "-m", "inner", folder=sub)
-        for key in ("core.fsmonitor", "filter.inner.clean", "filter.inner.smudge", "filter.inner.process"):
-            self.git("config", key, self.canary(f"submodule-{key}"), folder=sub)
+        keys = ("core.fsmonitor", "filter.inner.clean", "filter.inner.smudge", "filter.inner.process")
+        with open(os.path.join(sub, ".git/config"), "a") as stream:
+            stream.write(configuration([(key, self.canary(f"submodule-{key}")) for key in keys]))
         worlds.plant(
             self.world, os.path.join(self.world.repo, ".gitmodules"), '[submodule "sub"]\n\tpath = sub\n\turl = ./sub\n'
         )
@@ -125,6 +141,14 @@ def trap(anyone):
     return Trap(anyone)
 
 
+@pytest.fixture
+def trap_of_user():
+    """The same for an ordinary user only, or whoever runs the suite."""
+    world = worlds.make_world(worlds.CALLERS[-1])
+    yield Trap(world)
+    worlds.close_world(world)
+
+
 def every_verb(world, session_id):
     """Run each command that looks at a session."""
     for verb, *words in (
@@ -158,7 +182,7 @@ def test_h11_no_program_that_the_source_or_the_operator_names_is_run(trap):
     world.run("git", "clone", "-q", "--no-hardlinks", world.repo, os.path.join(world.home, "control"))
     for name in (
         "source-core.fsmonitor", "source-filter.own.process", "source-filter.evil.process", "operator-filter.evil.process",
-        "submodule-filter.inner.process", "template-hook-reference-transaction", "operator-trace2",
+        "submodule-filter.inner.process", "operator-hook-reference-transaction", "operator-trace2",
     ):  # fmt: skip
         assert name in trap.fired(), trap.fired()
 
@@ -174,18 +198,19 @@ def test_h11_no_program_is_run_for_a_direct_session_or_a_dry_run(trap):
     assert trap.fired() == []
 
 
-def test_h11_a_source_whose_objects_lie_elsewhere_is_cloned_without_running_anything(trap):
+def test_h11_a_source_whose_objects_lie_elsewhere_is_cloned_without_running_anything(trap_of_user):
     """Such a source goes through git's own transport, which has hooks of its own."""
-    world = trap.world
-    session_id = world.start("--workspace", trap.borrower, "--", "sh", "-c", "git fsck && cat a.txt")
+    world = trap_of_user.world
+    session_id = world.start("--workspace", trap_of_user.borrower, "--", "sh", "-c", "git fsck && cat a.txt")
     every_verb(world, session_id)
-    assert trap.fired() == []
+    assert trap_of_user.fired() == []
     assert "text" in world.transcript(session_id)
     assert not os.path.exists(os.path.join(world.show(session_id)["worktree_path"], ".git/objects/info/alternates"))
 
 
-def test_the_environment_of_the_caller_does_not_lead_git_elsewhere(trap):
+def test_the_environment_of_the_caller_does_not_lead_git_elsewhere(trap_of_user):
     """Variables that a hook or an alias leaves behind when start is called from one."""
+    trap = trap_of_user
     world = trap.world
     elsewhere = os.path.join(world.home, "elsewhere")
     env = {
@@ -193,7 +218,8 @@ def test_the_environment_of_the_caller_does_not_lead_git_elsewhere(trap):
         "GIT_EXTERNAL_DIFF": trap.canary("variable-external-diff"), "GIT_SSH_COMMAND": trap.canary("variable-ssh"),
         "GIT_TRACE": os.path.join(trap.fired_dir, "variable-trace"), "GIT_TEMPLATE_DIR": os.path.join(world.home, "template"),
         "GIT_EXEC_PATH": os.path.join(world.home, "canaries"), "GIT_CONFIG_PARAMETERS": "'core.fsmonitor=false'",
-        "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.fsmonitor", "GIT_CONFIG_VALUE_0": trap.canary("variable-fsmonitor"),
+        "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.fsmonitor",
+        "GIT_CONFIG_VALUE_0": trap.canary("variable-fsmonitor"),
         "TMPDIR": "/nonexistent",
     }  # fmt: skip
     session_id = world.start("--", "git", "log", "--oneline", env=env)

@@ -8,6 +8,8 @@ import pytest
 
 import worlds
 
+pytestmark = pytest.mark.xdist_group("boundary-terminal")
+
 ESCAPE = "\x1b]52;c;ZWNobyBvd25lZAo=\x07\x1b[2J\x1b[31m"
 # C1 controls, DEL, and the marks that reorder text: some terminals obey them in UTF-8 as well.
 ODD = "\x9b31m\x7f\u202e\u2066"

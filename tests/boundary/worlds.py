@@ -5,12 +5,19 @@ import shutil
 import stat
 import tempfile
 
+import pytest
+
 import support
 
 # root: root on its own repository; root-for-user: root on a repository of somebody else; user: an ordinary user without an
 # account. Who runs the suite as an ordinary user has only the last.
 CALLERS = ["root", "root-for-user", "user"] if os.geteuid() == 0 else ["user"]
 WHO_CAN_WORK_DIRECTLY = [caller for caller in CALLERS if caller != "root"]
+
+
+def in_one_place(callers):
+    """Return callers as parameters of a fixture that is made once: all tests of one caller go to one worker of xdist."""
+    return [pytest.param(caller, marks=pytest.mark.xdist_group(f"boundary-{caller}")) for caller in callers]
 
 
 def make_world(caller):

@@ -196,8 +196,13 @@ def strays(world):
 
 
 def assert_nothing_left(world):
-    """Check that there is nothing of `strays`; what was just killed gets a moment."""
-    wait_until(lambda: not world.left_over() and not agents_left(world), 10, "the end of all processes")
+    """Check that there is nothing of `strays`; processes that were just killed get a moment."""
+
+    def calm():
+        return not world.left_over() and not agents_left(world)
+
+    # Twice: one that is being forked during the first look is seen by the second.
+    wait_until(lambda: calm() and calm(), 10, "the end of all processes")
     found = strays(world)
     assert not found, found
 

@@ -699,8 +699,8 @@ def creating(folder):
 
 PLACES = (
     "/", "/usr", "/usr/bin", "/usr/local/bin", "/usr/lib", "/etc", "/etc/profile.d", "/etc/ssl", "/bin", "/lib", "/sbin",
-    "/var", "/home", "/root", "/opt", "/srv", "/mnt", "/boot", "/sys", "/proc", "/run", "/run/workcell", "/workspace/..", "/dev",
-    "/dev/pts",
+    "/var", "/home", "/root", "/opt", "/srv", "/mnt", "/boot", "/sys", "/proc", "/run", "/run/workcell", "/workspace/..",
+    "/dev", "/dev/pts",
 )  # fmt: skip
 for _place in PLACES:
     named(f"make-a-file-in{_place.replace('/', '-')}", "root" if _place in ("/", "/usr/bin", "/etc") else "", creating(_place))

@@ -476,8 +476,8 @@ def inspection(workspace: str, origin: str, words: list[str], *, whole: bool, se
     """Return the command that runs words where a workspace can be read and nothing else, as its owner and without a network.
 
     What is in a workspace may drive whoever reads it, git too; so what has to ask git about it asks from in here. origin: the
-    workspace that the session was started from; whole: show all of the workspace and not just its `.git`, which can be read even
-    where the folder around it is closed to others; seccomp_fd: a descriptor with the filter, -1 for none.
+    workspace that the session was started from; whole: show all of the workspace and not just its `.git`, which can be read
+    even where the folder around it is closed to others; seccomp_fd: a descriptor with the filter, -1 for none.
     """
     bwrap = program()
     if bwrap is None:
