@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 TIME_LIMIT_S = 600.0
-FILE_LIMIT_BYTES = 64 << 20  # of one file that is shown
-TOTAL_LIMIT_BYTES = 256 << 20  # of all that is shown
+FILE_LIMIT_BYTES = 32 << 20  # of one file that is shown
+TOTAL_LIMIT_BYTES = 128 << 20  # of all that is shown
 REPOSITORIES_LIMIT = 100
 TIPS_LIMIT = 20
 _NOTES_OF_A_KIND = 20
@@ -371,10 +371,11 @@ class Comparison:
             try:
                 tree = store.commit_tree(module.head)
                 files = store.listing(tree).files if tree else None
-                pinned = store.commit_tree(module.recorded)
+                # Rules count only from a commit that the base names.
+                pinned = store.commit_tree(module.recorded) if path in self._files else ""
                 if pinned:
                     self._write_rules(store.listing(pinned).files, prefix, store)
-            except WorkcellError:
+            except (WorkcellError, OSError):
                 files = None
             if files is None:
                 self.notes.append(f"submodule {quoted(path)}: cannot tell what is in it: commit {module.head} is incomplete")
@@ -712,7 +713,7 @@ class Comparison:
                 self._hide(path, f"there is more than {TOTAL_LIMIT_BYTES} bytes to show")
             elif oid not in kept:
                 self._hide_old(path, sizes)
-        dirty = [path for path, module in self.modules.items() if module.modified or module.untracked]
+        dirty = [path for path, module in self.modules.items() if module.modified]
         self.old_tree, self.new_tree = self._add_trees(self.changes, {*self.unshown, *dirty})
         self._pack.close()
         done = self.scratch.git(["index-pack", self._pack.path])
@@ -747,6 +748,10 @@ class Comparison:
             self._note("objects with other content than their id says were passed over", sorted(self._store.forged))
         if self.answers is not None:
             self.notes += self.answers.problems
+            branch = self.fields["git_branch"]
+            if branch and self.answers.branch != "refs/heads/" + branch:
+                what = quoted(os.fsencode(self.answers.branch)) if self.answers.branch else "no branch"
+                self.notes.append(f"checked out is {what}, not the branch that the session started on")
         if self.ignored:
             self.notes.append(f"ignored by the rules of the base: {self.ignored} files")
         if self.incomplete:

@@ -80,7 +80,7 @@ def changes(found: Comparison) -> str:
         names = f"{old if change.old else '/dev/null'} and {new if change.new else '/dev/null'}"
         parts.append(f"diff --git {old} {new}\n{created}{deleted}Binary files {names} differ\n")
     for path, module in sorted(found.modules.items()):
-        if module.modified or module.untracked:
+        if module.modified:
             old, new = quoted(b"a/" + path), quoted(b"b/" + path)
             head = module.head or module.recorded
             index = f"index {module.recorded[:7]}..{head[:7]} {COMMIT}\n" if head != module.recorded else ""
@@ -101,7 +101,7 @@ def _git(found: Comparison, words: list[str], old: str, new: str) -> bytes:
         return b""
     done = found.scratch.git([*words, old, new, "--"])
     if done.exit_status != 0:
-        raise WorkcellError("git diff", done.reason(), "report this")
+        raise WorkcellError("git diff", done.reason(), "see the names alone with --name-only")
     return done.stdout
 
 

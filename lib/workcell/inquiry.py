@@ -69,7 +69,7 @@ part git "$@" symbolic-ref -q HEAD
 part git "$@" ls-files --stage -z
 part git "$@" diff-index --cached --raw -z -M -l1000 "${head:-$empty}" --
 part git "$@" for-each-ref --format='%(objectname) %(*objectname) %(refname)'
-part git "$@" rev-list --all ${head:+"$head"} --ignore-missing --max-count="$most" --stdin \
+part git "$@" rev-list --date-order --all ${head:+"$head"} --ignore-missing --max-count="$most" --stdin \
     --format='%x00%H%x00%T%x00%P%x00%s%x00'
 part git "$@" config --file .git/config --no-includes --null --name-only --list
 """

@@ -95,9 +95,9 @@ def progress(text: str) -> None:
     """Show what is being done in the current line of a terminal behind standard error, "" to take it away; else nothing."""
     global _shown
     if (text or _shown) and sys.stderr.isatty():
-        columns = os.get_terminal_size(2).columns
+        columns = os.get_terminal_size(2).columns or 80
         # Back to the margin and erase to the end of the line (ECMA-48, CR and EL).
-        sys.stderr.write("\r\x1b[K" + printable(text)[: max(0, columns - 1)])
+        sys.stderr.write("\r\x1b[K" + printable(text)[: columns - 1])
         sys.stderr.flush()
         _shown = bool(text)
 
@@ -135,6 +135,11 @@ def deliver(text: str, path: str, name: str) -> None:
     from workcell import atomic, safe_open
 
     resolved = safe_open.check_output(path)
-    atomic.make_dir(resolved.rpartition("/")[0] or "/")
-    atomic.replace_file(resolved, text.encode("utf-8", "surrogateescape"))
+    folder, _, base = resolved.rpartition("/")
+    atomic.make_dir(folder or "/")
+    dir_fd = safe_open.open_output_dir(folder)
+    try:
+        atomic.replace_at(dir_fd, base, text.encode("utf-8", "surrogateescape"))
+    finally:
+        os.close(dir_fd)
     write(key_values([(name, resolved)]))

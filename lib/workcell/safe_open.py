@@ -216,3 +216,25 @@ def check_output(path: str, folder: bool = False) -> str:
     if not folder and not stat.S_ISREG(found.st_mode):
         raise UnreadableError(resolved, "is there and is no regular file")
     return resolved
+
+
+def open_output_dir(path: str) -> int:
+    """Return a descriptor of the folder that an output goes to, walked to without following a link.
+
+    Nothing is asked of owners and modes: where the operator's own output goes is the operator's choice. Raises
+    UnreadableError.
+    """
+    fd = os.open("/", _LAST)
+    for name in [name for name in path.split("/") if name]:
+        try:
+            below = os.open(name, _STEP, dir_fd=fd)
+        except OSError as error:
+            why = "a folder on its path is a link or no folder" if error.errno in _NOT_PLAIN else error.strerror
+            raise UnreadableError(path, why or str(error)) from None
+        finally:
+            os.close(fd)
+        fd = below
+    try:
+        return os.open(".", _LAST, dir_fd=fd)  # from a descriptor that can only be walked through to one that can be synced
+    finally:
+        os.close(fd)

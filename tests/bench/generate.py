@@ -19,7 +19,7 @@ from hashlib import sha256
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../lib"))
 
-from workcell import audit, layout, record  # noqa: E402
+from workcell import audit, layout, record
 
 ONE = "20260302T081500Z-1f3a9c20"
 KIND, PROVIDER = "local_sandbox", "bubblewrap"
@@ -29,7 +29,8 @@ def session_id(number):
     """Return the id of a session, ONE for the first; ids sort otherwise than their sessions started."""
     if number == 0:
         return ONE
-    return f"202603{1 + number % 28:02d}T{number // 3600 % 24:02d}{number // 60 % 60:02d}{number % 60:02d}Z-{number * 2654435761 % (1 << 32):08x}"
+    clock = f"{number // 3600 % 24:02d}{number // 60 % 60:02d}{number % 60:02d}"
+    return f"202603{1 + number % 28:02d}T{clock}Z-{number * 2654435761 % (1 << 32):08x}"
 
 
 def profile_name(number):

@@ -3,6 +3,7 @@
 
 here=$(cd "$BATS_TEST_DIRNAME" && pwd)
 bin=${WORKCELL_BIN:-$here/../../bin}
+lib=$here/../../lib
 helper=$here/../vectors_helper
 if [ -x "$here/../../.venv/bin/python3" ]; then
 	PATH=$here/../../.venv/bin:$PATH
@@ -81,4 +82,30 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 tree_of() {
 	find "$BATS_TEST_TMPDIR/state" "$BATS_TEST_TMPDIR/home" -printf '%p %m %s %T@ %l\n' | sort
+}
+
+# modules_of COMMAND [WORD...]: what one of ours loads beyond the bare interpreter; without site-packages where it can do so
+modules_of() {
+	local command=$bin/$1 python=python3 flags=(-I -S)
+	shift
+	if [ ! -e "$bin/../lib/workcell/__init__.py" ] && [ ! -e "$bin/../lib/workcell/workcell/__init__.py" ]; then
+		python=$bin/python # installed from a wheel: the library is in the site-packages of its environment
+		flags=(-I)
+	fi
+	"$python" "${flags[@]}" -X importtime -c pass 2>&1 | sed 's/.*| *//' | sort >"$BATS_TEST_TMPDIR/bare"
+	"$python" "${flags[@]}" -X importtime "$command" "$@" 2>"$BATS_TEST_TMPDIR/loaded" >"$BATS_TEST_TMPDIR/printed" || return
+	sed 's/.*| *//' "$BATS_TEST_TMPDIR/loaded" | sort | comm -23 - "$BATS_TEST_TMPDIR/bare"
+}
+
+# loads_little COMMAND [WORD...]: fail where it loads what costs more than the command
+loads_little() {
+	local modules name
+	modules=$(modules_of "$@") || return 1
+	grep -qx workcell.record <<<"$modules" || return 1
+	for name in hashlib subprocess typing pathlib tempfile logging dataclasses argparse cryptography plumbum jsonschema; do
+		if grep -qx "$name" <<<"$modules"; then
+			echo "loads $name"
+			return 1
+		fi
+	done
 }

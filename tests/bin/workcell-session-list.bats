@@ -221,12 +221,120 @@ assert record["version"] == 1
 	[ "$(tree_of)" = "$before" ]
 }
 
-@test "list: needs no installed package" {
+@test "list: needs no installed package and loads nothing that is slow" {
 	make_record "$ONE"
-	run python3 -I -S "$bin/workcell-session-list"
-	[ "$status" -eq 0 ]
-	modules=$(python3 -I -S -X importtime "$bin/workcell-session-list" 2>&1 >/dev/null | sed 's/.*| *//')
-	for name in hashlib subprocess typing pathlib tempfile logging dataclasses argparse fcntl cryptography; do
-		[ "$(grep -cx "$name" <<<"$modules")" -eq 0 ]
+	loads_little workcell-session-list
+}
+
+@test "list: --status, --agent and --target each may be given several times, and all of them have to fit" {
+	make_record "$ONE" agent=claude status=failed exit_status=3
+	make_record "$TWO"
+	make_active three agent=gemini container_name=n
+	run --separate-stderr list --status failed --status running --ids
+	[ "$output" = three$'\n'"$ONE" ]
+	[ -z "$stderr" ]
+	run list --status stopped --agent claude --agent gemini --ids
+	[ "$output" = "$ONE" ]
+	for target in colima local_sandbox/colima local_sandbox/colima/wcl-demo; do
+		run list --target "$target" --ids
+		[ "$output" = three ]
 	done
+	run list --target local_sandbox --target nowhere --ids
+	[ "${#lines[@]}" -eq 3 ]
+	run list --agent nobody --ids
+	[ "$status" -eq 0 ]
+	[ -z "$output" ]
+	run --separate-stderr list --status runing
+	[ "$status" -eq 2 ]
+	[[ "$stderr" == *"must be one of starting, running"* ]]
+}
+
+@test "list: a session that is lost is listed as lost and not as running" {
+	make_record "$ONE" status=running live_status=running exit_status= final_assurance= finished_at= monitor_pid=1 \
+		"session_audit_dir=$profile/session-audit.gone42"
+	run list --status lost
+	[ "$(tail -n 1 <<<"$output" | cut -f 1-3)" = "$ONE"$'\trunning\tlost' ]
+	run list --status running
+	[ "$output" = "No recorded sessions." ]
+}
+
+@test "list: --since and --until take dates, times with any offset and how long ago, and include both ends" {
+	make_record "$ONE" started_at=2026-03-02T08:15:00Z
+	make_record "$TWO" started_at=2026-03-03T00:00:00Z
+	make_record now "started_at=$(date -u +%Y-%m-%dT%H:%M:%SZ)"
+	make_record odd started_at=yesterday
+	local since until expected
+	while read -r since until expected; do
+		# shellcheck disable=SC2086
+		run --separate-stderr list --ids ${since:+--since=$since} --until="$until"
+		[ "$status" -eq 0 ]
+		[ "$(tr '\n' ' ' <<<"$output")" = "${expected:+${expected//,/ } }" ] || [ -z "$output$expected" ]
+	done <<-EOT
+		2026-03-02 2026-03-02 $ONE
+		2026-03-02T08:15:00Z 2026-03-03T00:00:00Z $TWO,$ONE
+		2026-03-02T08:15:01Z 2026-03-03 $TWO
+		2026-03-02T10:15:00+02:00 2026-03-02T09:00 $ONE
+		1h 2100-01-01 now
+		2027-01-01 2w
+	EOT
+	for word in tomorrow 2026-13-01 -1h 1y '' ' '; do
+		run --separate-stderr list "--since=$word"
+		[ "$status" -eq 2 ]
+		[ "${#stderr_lines[@]}" -eq 1 ]
+	done
+}
+
+@test "list: --limit cuts after sorting, in each form" {
+	make_record "$ONE" started_at=2026-03-02T08:15:00Z
+	make_record "$TWO" started_at=2026-03-02T09:30:00Z
+	run list --limit 1
+	[ "$(ids)" = "$TWO" ]
+	run list --limit 1 --ids
+	[ "$output" = "$TWO" ]
+	[ "$(list --limit 1 --json | jq -r '.[].session_id')" = "$TWO" ]
+	[ "$(list --limit 1 --jsonl | jq -r .session_id)" = "$TWO" ]
+	[ "$(list --limit 1 --parallel | grep -c '^session_id=')" -eq 1 ]
+	for word in 0 -1 x 1.5 ''; do
+		run list "--limit=$word"
+		[ "$status" -eq 2 ]
+	done
+}
+
+@test "list: --jsonl prints in lines what --json prints, and nothing of nothing" { # D08
+	[ -z "$(list --jsonl)" ]
+	make_record "$ONE" workspace=$'/srv/\x01\x1b\x7f"\\/<é\tx'
+	make_record "$TWO"
+	[ "$(list --jsonl | wc -l)" -eq 2 ]
+	cmp <(list --jsonl | jq -c .) <(list --json | jq -c '.[]')
+}
+
+@test "list: --json keeps its form beside a bad record, and with nothing at all" {
+	make_record "$ONE"
+	echo '{' >"$profile/sessions/torn.json"
+	chmod 600 "$profile/sessions/torn.json"
+	run --separate-stderr list --json
+	[ "$status" -eq 1 ]
+	[ "$(jq -r '.[].session_id' <<<"$output")" = "$ONE" ]
+	rm "$(record_of "$ONE")"
+	run --separate-stderr list --json
+	[ "$output" = "[]" ]
+}
+
+@test "list: on a terminal columns are lined up, wide and odd characters too, and no text leaves its column" { # D10
+	make_record "$ONE" agent=漢字 workspace=$'/srv/a\tb\x1b[2J'
+	make_record "$TWO" agent=é
+	run on_terminal "$bin/workcell-session-list"
+	[ "$status" -eq 0 ]
+	[[ "$output" != *$'\t'* && "$output" != *$'\x1b'* ]]
+	[[ "${lines[0]}" =~ ^"session_id                 status  live_status  control   agent  mode    profile   started_at            assurance         workspace" ]]
+	[[ "$output" == *"attached  漢字   strict  wcl-demo  2026-03-02T08:15:00Z  managed-readonly  /srv/a\\x09b\\x1b[2J"* ]]
+	[[ "$output" == *"attached  é      strict"* ]]
+}
+
+@test "list: --human tells starts as people do, in columns of a pipe too" {
+	make_record "$ONE" started_at=2026-03-02T08:15:00Z
+	make_record "$TWO" "started_at=$(date -u -d '-5 minutes' +%Y-%m-%dT%H:%M:%SZ)"
+	make_record "odd" started_at=never
+	run env TZ=Asia/Kolkata "$bin/workcell-session-list" --human
+	[ "$(tail -n +2 <<<"$output" | cut -f 1,8)" = "odd"$'\tnever\n'"$TWO"$'\t5 minutes ago\n'"$ONE"$'\t2026-03-02 13:45' ]
 }

@@ -181,12 +181,33 @@ show() {
 	[ "$(grep -c '\.json"' "$BATS_TEST_TMPDIR/trace")" -eq 1 ]
 }
 
-@test "show: needs no installed package" {
+@test "show: needs no installed package and loads nothing that is slow" {
 	make_record "$ONE"
-	run python3 -I -S "$bin/workcell-session-show" --id "$ONE"
+	loads_little workcell-session-show --id "$ONE"
+}
+
+@test "show: --field prints values alone, one a line, of each session in turn" {
+	make_record "$ONE" git_branch=work
+	make_record "$TWO"
+	run --separate-stderr show --id "$ONE" --id "$TWO" --field git_branch --field status --field target_summary
 	[ "$status" -eq 0 ]
-	modules=$(python3 -I -S -X importtime "$bin/workcell-session-show" --id "$ONE" 2>&1 >/dev/null | sed 's/.*| *//')
-	for name in hashlib subprocess typing pathlib tempfile logging dataclasses argparse fcntl cryptography; do
-		[ "$(grep -cx "$name" <<<"$modules")" -eq 0 ]
+	[ -z "$stderr" ]
+	[ "$output" = $'work\nexited\nlocal_sandbox/bubblewrap/wcl-demo\n\nexited\nlocal_sandbox/bubblewrap/wcl-demo' ]
+	[ "$(show --id "$ONE" --field version)" = 1 ]
+	run --separate-stderr show --id nope --id "$ONE" --field session_id
+	[ "$status" -eq 1 ]
+	[ "$output" = "$ONE" ]
+	for words in "--field colour" "--field" "--field status --text"; do
+		# shellcheck disable=SC2086
+		run --separate-stderr show --id "$ONE" $words
+		[ "$status" -eq 2 ]
+		[ -z "$output" ]
 	done
+}
+
+@test "show: records one after another are what jq reads" {
+	make_record "$ONE"
+	make_record "$TWO" status=failed exit_status=3
+	run bash -c '"$1/workcell-session-list" | "$1/workcell-session-show" --id - | jq -r "select(.exit_status != \"0\") | .session_id"' bash "$bin"
+	[ "$output" = "$TWO" ]
 }

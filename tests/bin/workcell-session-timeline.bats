@@ -126,7 +126,7 @@ events() {
 }
 
 @test "timeline: usage errors exit 2" {
-	for words in "" "--id" "x" "--id $ONE --json"; do
+	for words in "" "--id" "x" "--id $ONE --all" "--id - --follow" "--id $ONE --id $ONE --follow"; do
 		run --separate-stderr bash -c "'$bin/workcell-session-timeline' $words"
 		[ "$status" -eq 2 ]
 		[ "${#stderr_lines[@]}" -eq 1 ]
@@ -145,13 +145,56 @@ events() {
 	[ "$(tree_of)" = "$before" ]
 }
 
-@test "timeline: needs no installed package and no hashing" {
+@test "timeline: needs no installed package and loads nothing that is slow" {
 	make_record "$ONE"
 	add_event "$ONE" launch
-	run python3 -I -S "$bin/workcell-session-timeline" --id "$ONE"
+	loads_little workcell-session-timeline --id "$ONE"
+}
+
+@test "timeline: --json prints each event decoded, one object a line that fits its schema" { # D08, D13, J09
+	make_record "$ONE"
+	make_record "$TWO"
+	add_event "$ONE" launch agent=codex
+	add_event "$TWO" launch
+	add_event "$ONE" command $'argv=it\'s\ntwo "lines" \x1b[2J \\ session_id='"$TWO" "record=a=b"
+	timeline --id "$ONE" --json >"$HOME/events"
+	python3 -c '
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from workcell import schema
+events = [json.loads(line) for line in open(sys.argv[2], encoding="utf-8")]
+for event in events:
+    schema.check("audit-event", event)
+assert [event["event"] for event in events] == ["launch", "command"]
+assert events[1]["argv"] == "it\x27s\ntwo \"lines\" \x1b[2J \\ session_id=" + sys.argv[3], events[1]
+assert events[1]["record"] == "a=b"
+' "$lib" "$HOME/events" "$TWO"
+}
+
+@test "timeline: --json leaves out what cannot be decoded, and says so" { # J05
+	make_record "$ONE"
+	add_event "$ONE" launch
+	printf 'event=x session_id=%s bare\nevent=y session_id=%s \n' "$ONE" "$ONE" >>"$log"
+	add_event "$ONE" exit
+	run --separate-stderr timeline --id "$ONE" --json
+	[ "$status" -eq 1 ]
+	[ "$(jq -r .event <<<"$output" | tr '\n' ' ')" = "launch exit " ]
+	[ "${#stderr_lines[@]}" -eq 2 ]
+	[[ "$stderr" == *"bare word"*"without timestamp"* ]]
+}
+
+@test "timeline: --follow of a session that is over, or lost, prints what there is and ends" {
+	make_record "$ONE"
+	add_event "$ONE" launch
+	run --separate-stderr timeout 20 "$bin/workcell-session-timeline" --id "$ONE" --follow
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
 	[ "$(events)" = "launch " ]
-	modules=$(python3 -I -S -X importtime "$bin/workcell-session-timeline" --id "$ONE" 2>&1 >/dev/null | sed 's/.*| *//')
-	for name in hashlib subprocess typing pathlib tempfile logging dataclasses argparse fcntl cryptography; do
-		[ "$(grep -cx "$name" <<<"$modules")" -eq 0 ]
-	done
+	make_record "$TWO" status=running live_status=running exit_status= final_assurance= finished_at= monitor_pid=1 \
+		"session_audit_dir=$profile/session-audit.gone42"
+	add_event "$TWO" launch
+	run --separate-stderr timeout 20 "$bin/workcell-session-timeline" --id "$TWO" --follow
+	[ "$status" -eq 0 ]
+	[ "$(events)" = "launch " ]
+	[[ "$stderr" == *"$TWO: lost"* ]]
 }

@@ -55,7 +55,7 @@ from workcell import schema
 value = json.load(sys.stdin)
 schema.check("session-verify", value)
 assert value["verdict"] == "verified", value
-' "$here/../../lib"
+' "$lib"
 }
 
 @test "verify: several ids, and ids from list, each with its verdict" {
@@ -226,16 +226,6 @@ audit.append_event(sys.argv[2], "exit", sys.argv[3], [], timestamp="2026-03-02T0
 	[[ "$stderr" == *"note: the clock went back"* ]]
 }
 
-@test "verify: a log above 64 MiB is verified, with a warning" { # D11
-	make_sealed
-	line=$(printf '%01000d' 0 | sed "s/^/event=x session_id=later argv=/")
-	yes "$line" | head -n 70000 >>"$log"
-	[ "$(stat -c %s "$log")" -gt 67108864 ]
-	run --separate-stderr verify --id "$ONE"
-	[ "$status" -eq 0 ]
-	[[ "$stderr" == *"note: the audit log has "*"other readers refuse"* ]]
-}
-
 @test "verify: changes and locks nothing" {
 	make_sealed
 	before=$(tree_of)
@@ -253,4 +243,59 @@ audit.append_event(sys.argv[2], "exit", sys.argv[3], [], timestamp="2026-03-02T0
 		[ "$status" -eq 2 ]
 		[ "${#stderr_lines[@]}" -eq 1 ]
 	done
+}
+
+@test "verify: --all prints verdict and id of every session, reads each log once, and says why not" {
+	make_sealed
+	make_record third
+	add_event third launch
+	echo '{' >"$profile/sessions/torn.json"
+	chmod 600 "$profile/sessions/torn.json"
+	run --separate-stderr verify --all
+	[ "$status" -eq 1 ]
+	[ "$(sort <<<"$output")" = $'unreadable\ttorn\nunsealed\tthird\nverified\t'"$ONE"$'\nverified\t'"$TWO" ]
+	[ "${#stderr_lines[@]}" -eq 2 ]
+	[[ "$stderr" == *"torn: unreadable: "*"torn.json"* && "$stderr" == *"third: unsealed: "* ]]
+	if command -v strace >/dev/null; then
+		strace -f -e trace=open,openat -o "$BATS_TEST_TMPDIR/trace" "$bin/workcell-session-verify" --all >/dev/null 2>&1 || true
+		[ "$(grep -c '"workcell.audit.log"' "$BATS_TEST_TMPDIR/trace")" -eq 1 ]
+	fi
+	rm "$profile/sessions/torn.json" "$profile/sessions/third.json"
+	run --separate-stderr verify --all
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
+	[ "$(verify --all --json | jq -r .verdict | tr '\n' ' ')" = "verified verified " ]
+	for words in "--all --id $ONE" ""; do
+		# shellcheck disable=SC2086
+		run verify $words
+		[ "$status" -eq 2 ]
+	done
+}
+
+@test "verify: --all without any session prints nothing and exits 0" {
+	run --separate-stderr verify --all
+	[ "$status" -eq 0 ]
+	[ -z "$output$stderr" ]
+}
+
+@test "verify: --all shows on a terminal what it is at, and nothing of that stays" {
+	make_sealed
+	run on_terminal "$bin/workcell-session-verify" --all
+	[ "$status" -eq 0 ]
+	[[ "$output" == *"verifying 1 to 2 of 2 sessions"*$'\r\x1b[K'*"verified"* ]]
+	[ "$(sed 's/.*\x1b\[K//' <<<"$output" | tr -d '\r' | sort)" = $'verified\t'"$ONE"$'\nverified\t'"$TWO" ]
+}
+
+@test "verify: a log of any size is verified, and from 56 MiB on remarked on" { # D11
+	make_sealed
+	line=$(printf '%01000d' 0 | sed "s/^/event=x session_id=later argv=/")
+	yes "$line" | head -c 58700000 >>"$log"
+	run --separate-stderr verify --id "$ONE"
+	[ "$status" -eq 0 ]
+	[ -z "$stderr" ]
+	yes "$line" | head -c 8500000 >>"$log"
+	[ "$(stat -c %s "$log")" -gt 67108864 ]
+	run --separate-stderr verify --id "$ONE"
+	[ "$status" -eq 0 ]
+	[[ "$stderr" == *"note: the audit log has 672"*"other readers refuse"* ]]
 }

@@ -53,6 +53,7 @@ def make_world(user=None):
     world.env["GIT_CONFIG_NOSYSTEM"] = "1"
     world.env["TMPDIR"] = os.path.join(world.folder, "tmp")
     os.mkdir(world.env["TMPDIR"])
+    write(os.path.join(folder, "agent.gitconfig"), "[safe]\n\tdirectory = *\n[protocol \"file\"]\n\tallow = always\n", 0o644)
     os.chmod(world.env["TMPDIR"], 0o1777)
     return world
 
@@ -140,6 +141,7 @@ class Session:
             "WORLD_OF_TEST": self.world.folder,
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_TERMINAL_PROMPT": "0",
+            "GIT_CONFIG_GLOBAL": os.path.join(self.world.folder, "agent.gitconfig"),
             **{f"GIT_{who}_{what}": f"agent@{what}".lower() for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
             **env,
         }

@@ -84,7 +84,8 @@ def test_a_forged_object_under_an_id_of_the_base_is_passed_over(shared, kind):
     new = session.agent("git rev-parse HEAD" + {"blob": ":README", "tree": "^{tree}", "commit": ""}[kind]).decode().strip()
     content = session.agent(f"git cat-file {kind} {new}")
     forge(session, forged, kind.encode(), content)
-    assert "sneaked" not in session.agent(f"git diff {session.base} -- README").decode(), "git itself is not misled"
+    if kind == "blob":  # of the other kinds git checks more
+        assert "sneaked" not in session.agent(f"git diff {session.base} -- README").decode(), "git itself is not misled"
     assert "+sneaked in" in timed(session).diff
 
 

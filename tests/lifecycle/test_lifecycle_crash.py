@@ -380,7 +380,6 @@ def craft(world, target):
 
     pid: of its monitor; status: what the status file of its sandbox says, None for a session without a scratch folder.
     """
-    world.make_repo()
     session_id = world.start("--", "true", target=target)
     assert world.session("wait", "--id", session_id).exit_status == 0
     [folder] = world.profile_dirs()

@@ -41,13 +41,21 @@ ENDS = {
     ("sh", "-c", "kill -TERM $$"): (143, "signal"),
     ("sh", "-c", "kill -KILL $$"): (137, "signal"),
     ("sh", "-c", "kill -SEGV $$"): (139, "signal"),
-    ("./not-there",): (127, "exited"),
-    ("./README",): (126, "exited"),
+    ("./broken",): (126, "exited"),  # what it says after `#!` is not there
+    ("./ignored",): (127, "exited"),  # it is in the workspace, but no part of the clone
 }
 
 
 def test_the_exit_status_is_the_agents_own_wherever_it_is_read(world, target):
     # E08
+    for name in ("broken", "ignored"):
+        with open(os.path.join(world.repo, name), "w") as stream:
+            stream.write("#!/no/such/interpreter\n")
+        os.chmod(os.path.join(world.repo, name), 0o755)
+    with open(os.path.join(world.repo, ".gitignore"), "w") as stream:
+        stream.write("ignored\n")
+    world.git("-C", world.repo, "add", "-A")
+    world.git("-C", world.repo, "-c", "user.name=Op", "-c", "user.email=op@example.org", "commit", "-q", "-m", "two")
     ended = {}
     for words, (code, reason) in ENDS.items():
         session_id = world.start("--", *words, target=target)

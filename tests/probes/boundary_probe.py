@@ -254,6 +254,38 @@ for _path in ("/", "/usr", "/etc/hosts", "/proc/sys", "/workspace"):
     )
 
 
+# What an agent writes to: its workspace, its own memory file systems, devices that every program has, and its input.
+OWN_MOUNTS = (
+    "/workspace", "/tmp", "/var/tmp", "/state", "/state/tmp/workcell/session-stdin", "/dev/shm", "/dev/pts", "/dev/console",
+    "/proc", "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty",
+)  # fmt: skip
+
+
+def mounts():
+    """Yield (place, set of options) of each mount that we see (proc_pid_mountinfo(5))."""
+    with open("/proc/self/mountinfo") as stream:
+        for line in stream:
+            words = line.split(" ")
+            yield words[4], set(words[5].split(","))
+
+
+@attempt("any")
+def find_a_mount_that_can_be_written():
+    """Whoever the owner of a file is: what is shown of the host is shown read-only."""
+    found = [place for place, options in mounts() if "rw" in options and place not in OWN_MOUNTS]
+    if not found:
+        raise Refused("none")
+    return str(found)
+
+
+@attempt("any")
+def find_a_mount_where_setuid_programs_work():
+    found = [place for place, options in mounts() if "nosuid" not in options]
+    if not found:
+        raise Refused("none")
+    return str(found)
+
+
 @attempt("root")
 def mount_a_file_system():
     mount("none", PLAN["own_folder"], "tmpfs", 0)

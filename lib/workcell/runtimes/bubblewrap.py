@@ -452,7 +452,9 @@ def state(scratch_dir: str, session_id: str) -> State:
         return State(True, None, pid)
     # bwrap itself may still be there: it has not written the pid yet, or is about to write how the sandbox ended.
     left = _local.session_processes(session_id)
-    return State(True, None, left[0]) if left else State(False)
+    if left:
+        return State(True, None, left[0])
+    return _local.ended(_local.read_status(scratch_dir) or {})  # it may have been written since
 
 
 def kill(scratch_dir: str, session_id: str, signum: int) -> None:
@@ -490,5 +492,6 @@ def inspection(workspace: str, origin: str, words: list[str], *, whole: bool, se
     command += ["--dev", "/dev", "--proc", "/proc", "--perms", "1777", "--tmpfs", "/tmp", "--perms", "0755", "--dir", WORKSPACE]
     command += ["--ro-bind", workspace + part, WORKSPACE + part]
     command += [*_masks([("/usr", "/usr"), (workspace + part, WORKSPACE + part)], origin)]
-    command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORKSPACE, "--", *_drop(*sandbox_user(workspace))]
-    return [*command, *words]
+    command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--", *_drop(*sandbox_user(workspace))]
+    # Only who it belongs to may go into it.
+    return [*command, "/bin/sh", "-c", 'cd "$0" && exec "$@"', WORKSPACE, *words]
