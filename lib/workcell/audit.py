@@ -5,7 +5,6 @@ other writers, share a log, so every append is one write(2) under the lock of lo
 """
 
 import os
-import re
 import stat
 
 from workcell import canonical, clock, layout, quoting, record, safe_open
@@ -20,7 +19,7 @@ LINE_LIMIT_BYTES = 1 << 20
 # Other readers refuse a log above 64 MiB; a session of ours that ends up in a longer one still verifies here.
 LARGE_LOG_BYTES = 56 << 20
 
-_BLOCK_BYTES = 1 << 18
+_BLOCK_BYTES = 1 << 16  # the allocator keeps pieces of this size, larger ones cost a page fault for each page
 _DIGITS = frozenset(b"0123456789abcdef")
 
 
@@ -121,7 +120,7 @@ def select(
 
 
 _WRITTEN_AS_IT_IS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-_ESCAPE = re.compile(rb"\\[0-9A-Za-z_=-]")
+_ID_CHARACTERS = _WRITTEN_AS_IT_IS + b"="
 
 
 def _lines_with(fd: int, size: int, path: str, wanted: bytes, quoted: bool, start: int) -> "Iterator[tuple[int, bytes, bool]]":
@@ -129,7 +128,7 @@ def _lines_with(fd: int, size: int, path: str, wanted: bytes, quoted: bool, star
 
     In quotes means that there is `$'`, `''` or a backslash before a character of the kind that ids are made of.
     """
-    number, at, rest = 0, start, b""
+    at, rest = start, b""
     while at < size:
         block = os.pread(fd, min(_BLOCK_BYTES, size - at), at)
         if not block:
@@ -138,15 +137,11 @@ def _lines_with(fd: int, size: int, path: str, wanted: bytes, quoted: bool, star
         offset = at - len(rest)
         at += len(block)
         end = data.rfind(b"\n") + 1
-        if len(data) > LINE_LIMIT_BYTES:
-            whole = data.split(b"\n")
-            limits = [LINE_LIMIT_BYTES - 1] * (len(whole) - 1) + [LINE_LIMIT_BYTES]
-            for count, (line, limit) in enumerate(zip(whole, limits, strict=True), 1):
-                if len(line) > limit:
-                    raise _too_long(path, number + count)
+        if len(data) > LINE_LIMIT_BYTES and max(map(len, data.split(b"\n"))) >= LINE_LIMIT_BYTES:
+            for _ in lines(fd, at, path, start):  # it knows the number of a line that is too long
+                pass
         for first, last in _places(data, end, wanted, quoted):
             yield offset + first, data[first:last], True
-        number += data.count(b"\n", 0, end)
         rest = data[end:]
     if rest and any(True for _ in _places(rest + b"\n", len(rest) + 1, wanted, quoted)):
         yield at - len(rest), rest, False
@@ -154,10 +149,6 @@ def _lines_with(fd: int, size: int, path: str, wanted: bytes, quoted: bool, star
 
 def _places(data: bytes, end: int, wanted: bytes, quoted: bool) -> "Iterator[tuple[int, int]]":
     """Yield (start, end) of the lines before `end` that _lines_with is about."""
-
-    def escape(start: int) -> int:
-        found = _ESCAPE.search(data, start, end)
-        return found.start() if found else -1
 
     def quote(start: int) -> int:
         at = data.find(b"'", start, end)
@@ -167,7 +158,7 @@ def _places(data: bytes, end: int, wanted: bytes, quoted: bool) -> "Iterator[tup
 
     finders: list[Callable[[int], int]] = [lambda start: data.find(wanted, start, end)]
     if quoted:
-        finders += [quote, escape]
+        finders += [quote, _escape_finder(data, end)]
     nearest = [(find(0), find) for find in finders]
     while True:
         nearest = [(found, find) for found, find in nearest if found >= 0]
@@ -178,6 +169,31 @@ def _places(data: bytes, end: int, wanted: bytes, quoted: bool) -> "Iterator[tup
         last = data.find(b"\n", hit)
         yield first, last
         nearest = [(found if found > last else find(last + 1), find) for found, find in nearest]
+
+
+def _escape_finder(data: bytes, end: int) -> "Callable[[int], int]":
+    """Return what finds the next backslash before a character of ids, -1 where there is none."""
+    if len(data) > _WORTH_A_PATTERN_BYTES:
+        import re
+
+        pattern = re.compile(rb"\\[0-9A-Za-z_=-]")
+
+        def search(start: int) -> int:
+            found = pattern.search(data, start, end)
+            return found.start() if found else -1
+
+        return search
+
+    def step(start: int) -> int:
+        at = data.find(b"\\", start, end)
+        while at >= 0 and data[at + 1] not in _ID_CHARACTERS:
+            at = data.find(b"\\", at + 1, end)
+        return at
+
+    return step
+
+
+_WORTH_A_PATTERN_BYTES = 1 << 15  # re takes longer to import than a shorter log to look through without it
 
 
 def session_lines(record_path: str, fields: "dict[str, Any]") -> "Iterator[bytes]":

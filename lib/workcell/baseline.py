@@ -57,7 +57,8 @@ def keep(git: workspace.Git, source: workspace.Source, profile_dir: str, session
     try:
         _write_bare(path, objects.format_of(source.head), source.head)
         # No history, no search for differences: what is packed already is copied, all else is compressed once.
-        words = ["pack-objects", "-q", "--revs", "--window=0", os.path.join(path, "objects/pack/pack")]
+        # What a partial clone lacks is not fetched.
+        words = ["pack-objects", "-q", "--revs", "--window=0", "--missing=allow-any", os.path.join(path, "objects/pack/pack")]
         wanted = f"--shallow {source.head}\n{source.head}\n".encode()
         done = run.capture(["git", *git.neutral, "-C", source.path, *words], git.env, stdin=wanted)
         if done.exit_status != 0:

@@ -26,6 +26,7 @@ FILE_LIMIT_BYTES = 32 << 20  # of one file that is shown
 TOTAL_LIMIT_BYTES = 128 << 20  # of all that is shown
 REPOSITORIES_LIMIT = 100
 TIPS_LIMIT = 20
+TIP_ENTRIES_LIMIT = 100_000
 _NOTES_OF_A_KIND = 20
 
 _RULES = (b".gitattributes", b".gitignore", b".gitmodules")
@@ -670,7 +671,7 @@ class Comparison:
         tree = self._store.commit_tree(tip.commit)
         if not tree:
             raise UnreadableError(f"commit {tip.commit}", "is missing or damaged")
-        listing = self._store.listing(tree, self._trees)
+        listing = self._store.listing(tree, self._trees, TIP_ENTRIES_LIMIT)
         skipped = {*listing.skipped}
         for path, new in listing.files.items():
             if self._files.get(path) != new:
@@ -725,7 +726,9 @@ class Comparison:
     def _note_all(self, odd: "list[tuple[bytes, str]]") -> None:
         self._note("special files are not read", [f"{quoted(path)} ({what})" for path, what in self._specials])
         self._note("git could be held up or led away by", [f"{quoted(b'.git/' + path)} ({what})" for path, what in odd])
-        self._note("changed, and taken out of the index", [quoted(path) for path in sorted(self._dropped & self.changes.keys())])
+        self._note(
+            "changed, and taken out of the index", [quoted(path) for path in sorted(self._dropped & self.changes.keys())]
+        )
         rules = [path for path in sorted(self.changes) if path.rpartition(b"/")[2] in _RULES]
         rules += [path for path in self.untracked if path.rpartition(b"/")[2] in _RULES]
         self._note("rules for git that were changed, and those of the base are used", [quoted(path) for path in rules])

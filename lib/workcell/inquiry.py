@@ -68,9 +68,18 @@ part printf %s "$head"
 part git "$@" symbolic-ref -q HEAD
 part git "$@" ls-files --stage -z
 part git "$@" diff-index --cached --raw -z -M -l1000 "${head:-$empty}" --
-part git "$@" for-each-ref --format='%(objectname) %(*objectname) %(refname)'
-part git "$@" rev-list --date-order --all ${head:+"$head"} --ignore-missing --max-count="$most" --stdin \
-    --format='%x00%H%x00%T%x00%P%x00%s%x00'
+# A ref to what is not there would end the listing of all.
+refs() {
+    git "$@" for-each-ref --format='%(objectname) %(*objectname) %(refname)' ||
+        git "$@" for-each-ref --format='%(objectname)  %(refname)'
+}
+part refs "$@"
+commits() {
+    { git "$@" for-each-ref --format='%(objectname)'; echo "$head"; } | git "$@" cat-file --batch-check |
+        sed -n 's/ commit [0-9]*$//p; s/ tag [0-9]*$//p' | cat - /dev/fd/3 |
+        git "$@" rev-list --date-order --ignore-missing --max-count="$most" --stdin --format='%x00%H%x00%T%x00%P%x00%s%x00'
+} 3<&0
+part commits "$@"
 part git "$@" config --file .git/config --no-includes --null --name-only --list
 """
 _PLACE = r"""

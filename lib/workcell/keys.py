@@ -214,18 +214,54 @@ def public_key(signing_dir: str, wanted_id: str) -> "ec.EllipticCurvePublicKey":
         raise UnknownKeyError(path, "there is no such key: the session was not sealed by this host") from None
     finally:
         os.close(dir_fd)
+    key, its_id = _plain_public_key(data) or _any_public_key(data, path)
+    if its_id != wanted_id:
+        raise UnknownKeyError(path, f"holds another key, whose id is {its_id}")
+    return key
+
+
+# SubjectPublicKeyInfo of an uncompressed point on P-256, up to the point (RFC 5480).
+_P256_DER = bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d030107034200")
+
+
+def _plain_public_key(data: bytes) -> "tuple[ec.EllipticCurvePublicKey, str] | None":
+    """Return (key, its id) of a file as it is written here, None for any other, good or not.
+
+    The package's module for all kinds of key files costs as much to import as all else that a check of a seal needs.
+    """
+    import binascii
+    from hashlib import sha256
+
+    first, _, rest = data.partition(b"\n")
+    body, _, last = rest.partition(b"\n-----END PUBLIC KEY-----")
+    if first != b"-----BEGIN PUBLIC KEY-----" or last not in (b"", b"\n"):
+        return None
+    try:
+        der = binascii.a2b_base64(body.replace(b"\n", b""), strict_mode=True)
+    except binascii.Error:
+        return None
+    if len(der) != 91 or not der.startswith(_P256_DER):
+        return None
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    try:
+        key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), der[26:])
+    except ValueError:  # no point of the curve
+        return None
+    return key, sha256(der).hexdigest()[:32]
+
+
+def _any_public_key(data: bytes, path: str) -> "tuple[ec.EllipticCurvePublicKey, str]":
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
     try:
         key = serialization.load_pem_public_key(data)
-    except Exception:
+    except Exception:  # the library has many kinds of complaint about bad bytes, and none is of use here
         raise UnknownKeyError(path, "holds no public key that can be read") from None
     if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != "secp256r1":
         raise UnknownKeyError(path, "is no ECDSA key on P-256")
-    if key_id(key) != wanted_id:
-        raise UnknownKeyError(path, f"holds another key, whose id is {key_id(key)}")
-    return key
+    return key, key_id(key)
 
 
 def is_key_id(text: str) -> bool:

@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections import deque
 
 from workcell import audit, cli, layout, record, safe_open
 from workcell.errors import NotFoundError, UnreadableError
@@ -128,6 +127,8 @@ def _only(pieces: "Iterable[bytes | None]") -> "Iterator[bytes]":
 def _last(lines: "Iterator[bytes | None]", count: int | None) -> "Iterator[bytes]":
     """Yield lines, of those before the first None only so many last ones."""
     if count is not None:
+        from collections import deque
+
         kept: deque[bytes] = deque(maxlen=count)
         for line in lines:
             if line is None:

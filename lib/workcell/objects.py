@@ -153,10 +153,10 @@ class Store:
         first = data.partition(b"\n")[0].decode("ascii", "replace")
         return first[5:] if first.startswith("tree ") and is_id(first[5:]) else ""
 
-    def listing(self, tree: str, same: "Mapping[bytes, str] | None" = None) -> Listing:
+    def listing(self, tree: str, same: "Mapping[bytes, str] | None" = None, limit: int = ENTRIES_LIMIT) -> Listing:
         """Return all that a tree holds, but for the folders that `same` (path to id) has with the same id.
 
-        Raises UnreadableError where a part of it is missing, TooLargeError where it has more than a listing may have.
+        Raises UnreadableError where a part of it is missing, TooLargeError where it has more entries than the limit.
         """
         listing = Listing()
         level = [(b"", tree)]
@@ -176,8 +176,8 @@ class Store:
                         listing.skipped.append(full)
                     else:
                         following.append((full, entry))
-                if len(listing.files) + len(following) > ENTRIES_LIMIT:
-                    raise TooLargeError(f"tree {tree}", f"has more than {ENTRIES_LIMIT} entries", "")
+                if len(listing.files) + len(following) > limit:
+                    raise TooLargeError(f"tree {tree}", f"has more than {limit} entries", "")
             if following and following[0][0].count(b"/") >= DEPTH_LIMIT:
                 raise TooLargeError(f"tree {tree}", f"is more than {DEPTH_LIMIT} folders deep", "")
             level = following

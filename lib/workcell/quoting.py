@@ -4,20 +4,37 @@ The form is what `printf %q` of bash prints in the C locale, so that a line can 
 workcell-audit-log(5). All is bytes.
 """
 
-import re
-
 from workcell.canonical import BLANKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable
 
 _ASCII_BLANKS = b"\t\n\v\f\r "
 
-_PLAIN = re.compile(rb"[A-Za-z0-9%+./:=@_-]*\Z")
-_NEEDS_ANSI = re.compile(rb"[\x00-\x1f\x7f-\xff]")
-_NEEDS_BACKSLASH = re.compile(rb"[^A-Za-z0-9#%+./:=@_~-]|\A[#~]|(?<=[=:])~")
-_ANSI_SPECIAL = re.compile(rb"[\x00-\x1f\x7f-\xff\\']")
+# Compiled when first needed: many a line has no quotes, and re takes as long to import as all else that a reader needs.
+_SHAPES = {
+    "plain": rb"[A-Za-z0-9%+./:=@_-]*\Z",
+    "needs ansi": rb"[\x00-\x1f\x7f-\xff]",
+    "needs backslash": rb"[^A-Za-z0-9#%+./:=@_~-]|\A[#~]|(?<=[=:])~",
+    "ansi special": rb"[\x00-\x1f\x7f-\xff\\']",
+    "piece": rb"(?P<gap>[ \t]+)|(?P<plain>[^ \t\\$']+)|\\(?P<escaped>.)|(?P<nothing>'')"
+    rb"|\$'(?P<ansi>[^'\\]*(?:\\.[^'\\]*)*)'|(?P<unclosed>\$')|(?P<literal>[\\$'])",
+    "ansi escape": rb"\\([0-7]{3}|.)",
+    "percent": rb"%([0-9A-Fa-f]{2})",
+}
+_compiled: "dict[str, re.Pattern[bytes]]" = {}
+
+
+def _pattern(name: str) -> "re.Pattern[bytes]":
+    if not _compiled:
+        import re
+
+        _compiled.update({name: re.compile(shape, re.DOTALL) for name, shape in _SHAPES.items()})
+    return _compiled[name]
+
+
 _ANSI_NAMES = {
     b"\a": rb"\a", b"\b": rb"\b", b"\t": rb"\t", b"\n": rb"\n", b"\v": rb"\v", b"\f": rb"\f", b"\r": rb"\r",
     b"\x1b": rb"\E", b"\\": rb"\\", b"'": rb"\'",
@@ -34,11 +51,11 @@ class QuotingError(Exception):
 
 def quote(word: bytes) -> bytes:
     """Return a word so that a line holds it as one."""
-    if _PLAIN.match(word):
+    if _pattern("plain").match(word):
         return word or b"''"
-    if _NEEDS_ANSI.search(word):
-        return b"$'" + _ANSI_SPECIAL.sub(_ansi_escape, word) + b"'"
-    return _NEEDS_BACKSLASH.sub(rb"\\\g<0>", word)
+    if _pattern("needs ansi").search(word):
+        return b"$'" + _pattern("ansi special").sub(_ansi_escape, word) + b"'"
+    return _pattern("needs backslash").sub(rb"\\\g<0>", word)
 
 
 def _ansi_escape(match: "re.Match[bytes]") -> bytes:
@@ -46,12 +63,6 @@ def _ansi_escape(match: "re.Match[bytes]") -> bytes:
     return _ANSI_NAMES.get(byte) or b"\\%03o" % byte[0]
 
 
-_PIECE = re.compile(
-    rb"(?P<gap>[ \t]+)|(?P<plain>[^ \t\\$']+)|\\(?P<escaped>.)|(?P<nothing>'')"
-    rb"|\$'(?P<ansi>[^'\\]*(?:\\.[^'\\]*)*)'|(?P<unclosed>\$')|(?P<literal>[\\$'])",
-    re.DOTALL,
-)
-_ANSI_ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 _ANSI_VALUES = {
     b"a": b"\a", b"b": b"\b", b"e": b"\x1b", b"E": b"\x1b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t",
     b"v": b"\v",
@@ -76,7 +87,7 @@ def tokenize(line: bytes) -> list[bytes]:
         return [word for word in plain.split(b" ") if word]
     tokens: list[bytes] = []
     parts: list[bytes] | None = None
-    for piece in _PIECE.finditer(line):
+    for piece in _pattern("piece").finditer(line):
         kind = piece.lastgroup
         if kind == "gap":
             if parts is not None:
@@ -88,7 +99,7 @@ def tokenize(line: bytes) -> list[bytes]:
         if parts is None:
             parts = []
         if kind == "ansi":
-            parts.append(_ANSI_ESCAPE.sub(_ansi_value, piece.group("ansi")))
+            parts.append(_pattern("ansi escape").sub(_ansi_value, piece.group("ansi")))
         elif kind != "nothing":
             parts.append(piece.group(str(kind)))
     if parts is not None:
@@ -103,9 +114,6 @@ def _ansi_value(match: "re.Match[bytes]") -> bytes:
     return _ANSI_VALUES.get(what, what)
 
 
-_PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})")
-
-
 def tokenize_percent(line: bytes) -> list[bytes]:
     """Return the words of a line of the other encoding: parted by any blanks, two paths percent-encoded."""
     words = line.decode("utf-8", "surrogateescape").translate(_BLANKS_TO_SPACE).split(" ")
@@ -113,7 +121,7 @@ def tokenize_percent(line: bytes) -> list[bytes]:
     for at, token in enumerate(tokens):
         key, equals, value = token.partition(b"=")
         if key in (b"workspace", b"workspace_origin") and b"%" in value:
-            tokens[at] = key + equals + _PERCENT.sub(lambda m: bytes([int(m.group(1), 16)]), value)
+            tokens[at] = key + equals + _pattern("percent").sub(lambda m: bytes([int(m.group(1), 16)]), value)
     return tokens
 
 

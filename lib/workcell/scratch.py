@@ -152,7 +152,11 @@ def remove(path: str) -> None:
     import shutil
 
     # The launch spec goes last: while it is there, whoever finds the folder after a crash knows what it was for.
-    for name in os.listdir(path):
+    try:
+        names = os.listdir(path)
+    except FileNotFoundError:
+        return
+    for name in names:
         if name != LAUNCH_SPEC:
             entry = os.path.join(path, name)
             try:

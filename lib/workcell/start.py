@@ -163,7 +163,11 @@ def carry_out(plan: Plan) -> list[tuple[str, str]]:
     umask = os.umask(0o077)
     os.umask(umask)
     stderr_fd = _open_debug_log(spec.get("debug_log_path", ""))
-    channel = monitor.fork(lambda: _make_scratch(plan, umask), terminal.size_or_default(), stderr_fd)
+    try:
+        channel = monitor.fork(lambda: _make_scratch(plan, umask), terminal.size_or_default(), stderr_fd)
+    except WorkcellError:
+        _remove_scratch_of(spec)
+        raise
     if stderr_fd >= 0:
         os.close(stderr_fd)
     spec["scratch_dir"] = channel.folder
@@ -174,6 +178,7 @@ def carry_out(plan: Plan) -> list[tuple[str, str]]:
         told = True
         channel.go()
         _await_ready(plan, channel)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it runs: from here on the caller has to learn its id
         ended = channel.read_line(ENDS_AT_ONCE_S) == "ended"
     except BaseException:
         # The monitor cleans up, also after a Ctrl-C; when its lock is free, nothing is left.
@@ -193,6 +198,21 @@ def carry_out(plan: Plan) -> list[tuple[str, str]]:
             fields = record.read(spec["record_path"])
         os.close(lock_fd)
     return _summary(fields)
+
+
+def _remove_scratch_of(spec: "dict[str, Any]") -> None:
+    """Remove the scratch folder of a monitor that was killed before it could tell where it is."""
+    try:
+        names = os.listdir(spec["profile_dir"])
+    except OSError:
+        return
+    for name in names:
+        folder = os.path.join(spec["profile_dir"], name)
+        try:
+            if name.startswith(scratch.PREFIX) and scratch.read_spec(folder)["session_id"] == spec["session_id"]:
+                scratch.remove(folder)
+        except WorkcellError:
+            continue
 
 
 def _clean_up_after_monitor(spec: "dict[str, Any]") -> None:

@@ -144,13 +144,13 @@ def special_kind(dir_fd: int, name: bytes) -> str:
 
 def read(fd: int, size: int) -> bytes:
     """Return what a regular file holds, of which `size` bytes are expected; one that grows meanwhile is cut there."""
-    data = os.read(fd, size + 1)
-    while len(data) <= size:
-        part = os.read(fd, min(size + 1 - len(data), 1 << 24))
+    data = os.read(fd, size) if size else b""
+    while len(data) < size:
+        part = os.read(fd, size - len(data))
         if not part:
-            return data
+            break
         data += part
-    return data[:size]
+    return data
 
 
 def chunks(fd: int, size: int, deadline: float) -> "Iterator[bytes]":
@@ -167,7 +167,7 @@ def chunks(fd: int, size: int, deadline: float) -> "Iterator[bytes]":
 
 
 def find(root_fd: int, path: bytes) -> "tuple[int, bytes]":
-    """Return (a new descriptor of its folder, its name) of a path below an open folder; raise OSError, also for a link on the way."""
+    """Return (a new descriptor of its folder, its name) of a path below an open folder; raise OSError, for a link on the way too."""
     *folders, name = path.split(b"/")
     fd = os.dup(root_fd)
     try:

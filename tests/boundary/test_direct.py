@@ -19,6 +19,7 @@ ATTACKS = {
     "link the configuration": ("ln .git/config .git/linked && echo '[x]' >> .git/linked", "rm -f .git/linked"),
     "configure by git": ("git config core.fsmonitor ./evil", "git config --unset core.fsmonitor"),
     "configure one worktree": ("echo '[x]' >> .git/config.worktree", "true"),
+    "name another folder for the shared part": ("rm -f .git/commondir; echo ../evil > .git/commondir", "rm -f .git/commondir"),
     "plant a hook": ("echo '#!/bin/sh' > .git/hooks/pre-commit", "rm .git/hooks/pre-commit"),
     "move the hooks away": ("mv .git/hooks .git/away", "mv .git/away .git/hooks"),
     "put a link in place of the hooks": (
@@ -142,9 +143,9 @@ def test_what_git_obeys_cannot_be_changed_in_a_direct_workspace(strict, name):
 
 
 def test_after_all_attacks_what_git_obeys_is_byte_for_byte_as_it_was(strict):
-    made = {".git/config.worktree", ".git/modules"}  # empty, to be protected
+    made = {".git/config.worktree", ".git/commondir", ".git/modules"}  # to be protected: they say what git assumes anyway
     assert {path: state for path, state in strict.after.items() if path not in made} == strict.before
-    assert strict.after[".git/config.worktree"][-1] == b""
+    assert strict.after[".git/config.worktree"][-1] == b"" and strict.after[".git/commondir"][-1] == b".\n"
     assert len(strict.before) > 10
 
 

@@ -1,13 +1,12 @@
 """What the tests of session diff share: sessions without an agent, somebody who plays one, and what git itself would say.
 
-A session is made as start makes it (clone or base copy, record), but nothing runs in it: what an agent could have done is done by
-the test, as the user who owns the workspace.
+A session is made as start makes it (clone or base copy, record), but nothing runs in it: what an agent could have done is done
+by the test, as the user who owns the workspace.
 """
 
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 
 import support
@@ -53,7 +52,7 @@ def make_world(user=None):
     world.env["GIT_CONFIG_NOSYSTEM"] = "1"
     world.env["TMPDIR"] = os.path.join(world.folder, "tmp")
     os.mkdir(world.env["TMPDIR"])
-    write(os.path.join(folder, "agent.gitconfig"), "[safe]\n\tdirectory = *\n[protocol \"file\"]\n\tallow = always\n", 0o644)
+    write(os.path.join(folder, "agent.gitconfig"), '[safe]\n\tdirectory = *\n[protocol "file"]\n\tallow = always\n', 0o644)
     os.chmod(world.env["TMPDIR"], 0o1777)
     return world
 
@@ -202,8 +201,3 @@ class Bundle:
     @property
     def is_clean(self):
         return self.status == "clean" and self.diff == "clean"
-
-
-def interpreter():
-    """Return the interpreter of the tests."""
-    return sys.executable

@@ -1,11 +1,11 @@
-"""An agent that meddles with its workspace: with the base, with what git obeys, with kinds of files. Nothing is misled, run or held up."""
+"""An agent meddles with its workspace: with the base, with what git obeys, with kinds of files. Nobody is misled or hangs."""
 
 import os
 import socket
 import time
 
 import pytest
-from diffs import Session, make_repository, write
+from diffs import LIB, Bundle, Session, make_repository, write
 
 from support import scaled
 
@@ -34,11 +34,12 @@ def forge(session, oid, kind, content):
 
 
 TAMPER = {
-    "base-branch-moved": """git commit -qam change; git update-ref refs/heads/main HEAD; git update-ref refs/remotes/origin/main HEAD
-        git update-ref refs/remotes/origin/HEAD HEAD; git tag base HEAD""",
+    "base-branch-moved": """git commit -qam change; git update-ref refs/heads/main HEAD; git tag base HEAD
+        git update-ref refs/remotes/origin/main HEAD; git update-ref refs/remotes/origin/HEAD HEAD""",
     "replace-ref": """git commit -qam change; git replace $BASE HEAD; git replace $BASE^{tree} HEAD^{tree}
         git replace $BASE:README HEAD:README""",
-    "grafts": "git commit -qam change; mkdir -p .git/info; git rev-parse HEAD > .git/info/grafts; git rev-parse HEAD > .git/shallow",
+    "grafts": """git commit -qam change; mkdir -p .git/info
+        git rev-parse HEAD > .git/info/grafts; git rev-parse HEAD > .git/shallow""",
     "history-rewritten": "git checkout -q --orphan x; git commit -qam 'all new'; git branch -q -D @{-1}",
     "objects-removed": "git commit -qam change; rm -rf .git/objects/pack .git/objects/??",
     "index-flags": "git update-index --assume-unchanged README; git update-index --skip-worktree README",
@@ -67,7 +68,9 @@ def test_a_change_cannot_be_hidden_by(shared, name):
 def test_what_git_is_misled_by_is_told(shared):
     session = Session(shared)
     session.agent("echo x >> README; git commit -qam change")
-    session.agent("BASE=" + session.base + "\n" + TAMPER["replace-ref"].partition(";")[2] + "\n" + TAMPER["grafts"].partition(";")[2])
+    session.agent(
+        "BASE=" + session.base + "\n" + TAMPER["replace-ref"].partition(";")[2] + "\n" + TAMPER["grafts"].partition(";")[2]
+    )
     session.agent("echo /somewhere > .git/objects/info/alternates; mkdir .git/hooks; echo x > .git/hooks/pre-commit")
     notes = "\n".join(session.bundle().notes)
     for name in ("info/grafts", "shallow", "objects/info/alternates", "refs/replace/" + session.base, "hooks/pre-commit"):
@@ -77,7 +80,9 @@ def test_what_git_is_misled_by_is_told(shared):
 @pytest.mark.parametrize("kind", ["blob", "tree", "commit"])
 def test_a_forged_object_under_an_id_of_the_base_is_passed_over(shared, kind):
     session = Session(shared)
-    session.agent("echo sneaked in >> README; git commit -qam change; git gc -q; mv .git/objects/pack .git/old; mkdir .git/objects/pack")
+    session.agent(
+        "echo sneaked in >> README; git commit -qam change; git gc -q; mv .git/objects/pack .git/old; mkdir .git/objects/pack"
+    )
     session.agent("for pack in .git/old/*.pack; do git unpack-objects -q < $pack; done; rm -rf .git/old")
     ids = {"blob": f"{session.base}:README", "tree": f"{session.base}^{{tree}}", "commit": session.base}
     forged = session.agent(f"git rev-parse {ids[kind]}").decode().strip()
@@ -121,11 +126,13 @@ def test_the_objects_of_another_folder_of_the_host_are_not_reached_through_alter
 # --- kinds of files that hang who opens them
 
 
-PLACES = ["HEAD", "config", "index", "packed-refs", "objects/info/alternates", "objects/pack/pack-1.idx", "objects/pack/pack-1.pack",
-          "info/attributes", "info/exclude", "info/grafts", "shallow", "refs/heads/x", "commondir", "config.worktree"]  # fmt: skip
+PLACES = (
+    "HEAD config index packed-refs objects/info/alternates objects/pack/pack-1.idx objects/pack/pack-1.pack info/attributes "
+    "info/exclude info/grafts shallow refs/heads/x commondir config.worktree"
+)
 
 
-@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("name", PLACES.split())
 def test_a_fifo_in_the_git_directory_holds_nothing_up(shared, name):
     session = Session(shared)
     session.agent(f"echo x >> README; cd .git; mkdir -p objects/info info; rm -f {name}; mkfifo {name}")
@@ -136,7 +143,9 @@ def test_a_fifo_in_the_git_directory_holds_nothing_up(shared, name):
 
 def test_a_link_in_the_git_directory_is_not_followed(shared):
     session = Session(shared)
-    session.agent("echo x >> README; ln -sf /dev/zero .git/packed-refs; mkdir .git/hooks; ln -s ../../run .git/hooks/pre-commit")
+    session.agent(
+        "echo x >> README; ln -sf /dev/zero .git/packed-refs; mkdir .git/hooks; ln -s ../../run .git/hooks/pre-commit"
+    )
     found = timed(session)
     assert found.status == " M README"
     assert any(".git/packed-refs is a link" in note for note in found.notes)
@@ -210,9 +219,11 @@ def test_a_file_nobody_can_read_makes_it_incomplete_and_not_deleted(ordinary):
 
 def test_repositories_inside_are_named_and_hide_nothing(shared):
     session = Session(shared)
-    session.agent("""git init -q nested; echo n > nested/n; mkdir -p fake/.git; echo f > fake/f; echo hidden > fake/.git/payload
-        git init -q folder; echo x >> folder/a; echo new > folder/new; git init -q outer; git init -q outer/inner; echo i > outer/inner/i
-        git init -q empty; mkdir -p gitfile; echo 'gitdir: /etc' > gitfile/.git; echo g > gitfile/g; git init -q build/ignored""")
+    session.agent("""git init -q nested; echo n > nested/n; git init -q folder; echo x >> folder/a; echo new > folder/new
+        mkdir -p fake/.git; echo f > fake/f; echo hidden > fake/.git/payload
+        git init -q outer; git init -q outer/inner; echo i > outer/inner/i
+        git init -q empty; git init -q build/ignored
+        mkdir -p gitfile; echo 'gitdir: /etc' > gitfile/.git; echo g > gitfile/g""")
     found = session.bundle()
     status = [" M folder/a", "?? empty/", "?? fake/f", "?? folder/new", "?? gitfile/", "?? nested/", "?? outer/"]
     assert found.status.split("\n") == status
@@ -237,6 +248,48 @@ def test_a_file_too_large_to_show_is_named_and_its_size_told(shared):
     assert "new file mode 100644\nBinary files /dev/null and b/new differ" in found.diff
     note = next(note for note in found.notes if note.startswith("not shown"))
     assert f"README (it has {1 << 40} bytes" in note and "untracked" in note
+
+
+LIMITED = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from workcell import cli, compare, diff, record, worktree
+worktree.ENTRIES_LIMIT = int(sys.argv[3])
+compare.TIME_LIMIT_S = float(sys.argv[4])
+fields, path = record.load(sys.argv[2])
+with compare.Comparison(fields, os.path.dirname(os.path.dirname(path))) as found:
+    print(diff.bundle(found), end="")
+"""
+
+
+@pytest.mark.parametrize("entries, seconds", [(3, 600), (1000, 0)], ids=["entries", "time"])
+def test_what_was_not_looked_at_any_more_is_not_called_deleted(shared, entries, seconds):
+    session = Session(shared)
+    session.agent("echo x >> README; for i in $(seq 400); do : > new$i; done")
+    done = shared.run(shared.python, "-c", LIMITED, LIB, session.id, str(entries), str(seconds))
+    assert done.exit_status == 0, done
+    found = Bundle(done.stdout)
+    assert "deleted" not in found.diff and " D " not in found.status
+    assert found.notes[-1].startswith("this is not all: ")
+
+
+def test_refs_to_nothing_do_not_keep_the_others_from_being_listed(shared):
+    session = Session(shared)
+    session.agent("""echo x >> README; git commit -qam change; git tag -a -m t tagged; git checkout -q -b side; git commit -q --allow-empty -m s
+        git checkout -q -; echo garbage > .git/refs/heads/bad; echo 0000000000000000000000000000000000000001 refs/heads/zz >> .git/packed-refs""")
+    found = session.bundle()
+    assert [line.rpartition(" ")[2] for line in found.commits] == ["s", "change"]
+    assert "refs/heads/side" in found.others
+
+
+def test_a_tree_that_holds_itself_many_times_over_ends_somewhere(shared):
+    session = Session(shared)
+    session.agent("""b=$(echo x | git hash-object -w --stdin); tree=$(for i in 0 1 2 3 4 5 6 7 8 9; do printf '100644 blob %s\\t%s\\n' $b $i
+        done | git mktree); for level in 1 2 3 4 5 6 7 8 9; do tree=$(for i in 0 1 2 3 4 5 6 7 8 9; do
+        printf '040000 tree %s\\t%s\\n' $tree $i; done | git mktree); done
+        git update-ref refs/heads/bomb $(git commit-tree $tree -m bomb)""")
+    found = timed(session)
+    assert found.is_clean and any(note.startswith("refs/heads/bomb: cannot be shown") for note in found.notes)
 
 
 def test_many_files_are_compared_in_a_time_near_to_that_of_git(place):

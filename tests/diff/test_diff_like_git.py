@@ -33,10 +33,13 @@ SCRIPTS = {
     "added-by-both": """git checkout -q -b side; echo side > new; git add new; git commit -qm side
         git checkout -q -; echo main > new; git add new; git commit -qm change; git merge -q side || :""",
     "odd-names": r"""
-        for name in ' a b' 'a"b' "a'b" 'a\b' '-rf' '--' ':(top)x' '*' 'a[b]' "$(printf 'a\nb')" "$(printf 'a\tb\rc')" \
-            "$(printf '\033]52;c;x\007')" "$(printf 'caf\351')" "$(printf 'caf\303\251')" "$(printf '\342\200\256x')" '#x' '~' '$x'
-        do printf 'x\n' > "./$name"; mkdir "./d$name"; printf 'y\n' > "./d$name/$name"; git add -- ":(literal)d$name"; done""",
-    "taken-out-of-the-index": "git rm -q --cached README; git rm -q -r --cached folder; git commit -qm out; git rm -q --cached keep",
+        for name in ' a b' 'a"b' "a'b" 'a\b' '-rf' '--' ':(top)x' '*' 'a[b]' "$(printf 'a\nb')" \
+            "$(printf 'a\tb\rc')" "$(printf '\033]52;c;x\007')" "$(printf 'caf\351')" "$(printf 'caf\303\251')" \
+            "$(printf '\342\200\256x')" '#x' '~' '$x'
+        do printf 'x\n' > "./$name"; mkdir "./d$name"; printf 'y\n' > "./d$name/$name"; git add -- ":(literal)d$name"
+        done""",
+    "taken-out-of-the-index": """git rm -q --cached README; git rm -q -r --cached folder; git commit -qm out
+        git rm -q --cached keep""",
     "flags": "git update-index --assume-unchanged README; git update-index --skip-worktree keep",
 }
 

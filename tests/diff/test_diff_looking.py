@@ -18,7 +18,14 @@ def snapshot(folder):
             full = os.path.join(path, name)
             state = os.lstat(full)
             atime = 0 if os.path.islink(full) else state.st_atime_ns
-            found[os.path.normpath(full)] = (state.st_mode, state.st_uid, state.st_size, state.st_mtime_ns, state.st_ctime_ns, atime)
+            found[os.path.normpath(full)] = (
+                state.st_mode,
+                state.st_uid,
+                state.st_size,
+                state.st_mtime_ns,
+                state.st_ctime_ns,
+                atime,
+            )
     return found
 
 
@@ -27,7 +34,9 @@ def test_looking_changes_nothing_not_even_times(place, direct):
     # H18
     make_repository(place)
     session = Session(place, direct)
-    session.agent("echo more >> README; git add README; echo again >> README; echo n > new; touch -d '2020-01-01' keep folder/a")
+    session.agent(
+        "echo more >> README; git add README; echo again >> README; echo n > new; touch -d '2020-01-01' keep folder/a"
+    )
     session.agent("find . -exec touch -h -a -d '2020-01-01' {} +")  # read long ago, so that reading again would be noted down
     before = snapshot(place.home)
     for words in ((), ("--untracked",), ("--json",), ("--stat",), ("--name-only",)):
@@ -40,8 +49,12 @@ def test_looking_changes_nothing_not_even_times(place, direct):
 def test_forms_of_output_agree(place):
     make_repository(place)
     session = Session(place)
-    session.agent("echo more >> README; git commit -qam 'a change'; git branch same; git checkout -q -b side; echo s > s; git add s")
-    session.agent("git commit -qm aside; git checkout -q -; git mv keep kept; echo n > 'new file'; chmod +x folder/a; rm folder/b")
+    session.agent(
+        "echo more >> README; git commit -qam 'a change'; git branch same; git checkout -q -b side; echo s > s; git add s"
+    )
+    session.agent(
+        "git commit -qm aside; git checkout -q -; git mv keep kept; echo n > 'new file'; chmod +x folder/a; rm folder/b"
+    )
     session.agent("printf '\\0' > bin; git add bin")
     value = json.loads(session.diff("--json").stdout)
     schema.check("session-diff", value)
@@ -80,9 +93,17 @@ def test_untracked_files_are_shown_when_asked_for_text_links_and_binary_ones_nam
     # H17
     make_repository(place)
     session = Session(place)
-    session.agent("echo text > t; : > empty; printf '\\0\\1' > b; ln -s nowhere l; echo x > x; chmod +x x; echo l > l.log; git init -q r; echo r > r/r")
+    session.agent("echo text > t; : > empty; printf '\\0\\1' > b; ln -s nowhere l; echo x > x; chmod +x x; echo l > l.log")
+    session.agent("git init -q r; echo r > r/r")
     found = session.bundle("--untracked")
-    for part in ("+text", "b/empty\nnew file mode 100644", "Binary files /dev/null and b/b differ", "mode 120000", "+nowhere", "mode 100755"):
+    for part in (
+        "+text",
+        "b/empty\nnew file mode 100644",
+        "Binary files /dev/null and b/b differ",
+        "mode 120000",
+        "+nowhere",
+        "mode 100755",
+    ):
         assert part in found.diff, found.diff
     assert "l.log" not in found.text and "r/r" not in found.text
     assert found.status.split("\n") == ["?? b", "?? empty", "?? l", "?? r/", "?? t", "?? x"]
@@ -91,7 +112,19 @@ def test_untracked_files_are_shown_when_asked_for_text_links_and_binary_ones_nam
     assert value["ignored"] == 1
 
 
-NAMES = [b"a\nb", b"a\tb", b'q"uote', b"back\\slash", b"\x1b]52;c;x\x07", b"caf\xe9", b"-rf", b" blank ", b"[diff]", "\u202ex".encode(), b"\x7f"]
+NAMES = [
+    b"a\nb",
+    b"a\tb",
+    b'q"uote',
+    b"back\\slash",
+    b"\x1b]52;c;x\x07",
+    b"caf\xe9",
+    b"-rf",
+    b" blank ",
+    b"[diff]",
+    "\u202ex".encode(),
+    b"\x7f",
+]
 
 
 def test_odd_names_are_whole_and_can_be_had_back(place):
@@ -114,7 +147,9 @@ def test_odd_names_are_whole_and_can_be_had_back(place):
 def unquoted(text):
     if not text.startswith('"'):
         return text.encode()
-    done = subprocess.run(["bash", "-c", f"printf %s $'{text[1:-1].replace(chr(39), chr(92) + chr(39))}'"], capture_output=True, check=True)
+    done = subprocess.run(
+        ["bash", "-c", f"printf %s $'{text[1:-1].replace(chr(39), chr(92) + chr(39))}'"], capture_output=True, check=True
+    )
     return done.stdout
 
 
@@ -122,8 +157,8 @@ def test_a_terminal_gets_no_control_character_of_what_was_compared(place):
     # D10
     make_repository(place)
     session = Session(place)
-    session.agent("printf 'evil \\033]52;c;x\\007 \\302\\233 \\233 \\342\\200\\256\\n' >> README; git commit -qam \"$(printf 'subject \\033[2J')\"")
-    session.agent("echo x > \"$(printf 'n\\033[2J')\"")
+    session.put("README", b"hello\nevil \x1b]52;c;x\x07 \xc2\x9b \x9b \xe2\x80\xae\n")
+    session.agent("git commit -qam \"$(printf 'subject \\033[2J')\"; echo x > \"$(printf 'n\\033[2J')\"")
     program = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
     words = place.words("workcell-session-diff", "--id", session.id)
     shown = place.run(place.python, "-c", program, *words).stdout
@@ -244,11 +279,33 @@ def test_missing_files_of_the_base_are_told(place):
     assert all(oid in note for oid in gone)
 
 
+def test_a_direct_session_in_a_partial_clone_tells_what_its_base_lacks(place):
+    # H05: the remote is gone, and what was never fetched cannot be
+    make_repository(place, path=os.path.join(place.home, "remote"))
+    place.git("-C", place.home + "/remote", "config", "uploadpack.allowFilter", "true")
+    url = f"file://{place.home}/remote"
+    place.git("clone", "-q", "--filter=blob:none", "--no-checkout", url, place.repo)
+    place.git("-C", place.repo, "sparse-checkout", "set", "folder")
+    place.git("-C", place.repo, "checkout", "-q", "main")
+    os.rename(place.home + "/remote", place.home + "/gone")
+    session = Session(place, True)
+    assert session.bundle().is_clean
+    session.agent("echo x >> folder/a; mkdir -p other/deep; echo mine > other/deep/c")
+    found = session.bundle(exit_status=1)
+    assert found.status.split("\n") == [" M folder/a", " M other/deep/c"]
+    assert "+x" in found.diff and "Binary files a/other/deep/c and b/other/deep/c differ" in found.diff
+    assert any(note.startswith("this is not all: other/deep/c: the base's file") for note in found.notes)
+
+
 def test_a_direct_session_keeps_its_base_out_of_reach(place):
     make_repository(place)
     session = Session(place, True)
-    session.agent("echo more >> README; git commit -qam change; git checkout -q --orphan x; git commit -qm fresh; git branch -qD main")
-    session.agent("git reflog expire --expire=now --all; git gc -q --prune=now; git cat-file -e " + session.base + " && exit 1 || :")
+    session.agent(
+        "echo more >> README; git commit -qam change; git checkout -q --orphan x; git commit -qm fresh; git branch -qD main"
+    )
+    session.agent(
+        "git reflog expire --expire=now --all; git gc -q --prune=now; git cat-file -e " + session.base + " && exit 1 || :"
+    )
     found = session.bundle()
     assert "+more" in found.diff and found.status == "clean"
     assert [line.rpartition(" ")[2] for line in found.commits] == ["fresh"]
@@ -291,9 +348,14 @@ def test_a_copy_of_the_base_that_was_meddled_with_is_refused(place):
 
 @pytest.fixture
 def with_module(place):
-    library = make_repository(place, {".gitattributes": "*.crlf eol=crlf\n", "x.crlf": "x\n"}, os.path.join(place.home, "library"))
+    library = make_repository(
+        place, {".gitattributes": "*.crlf eol=crlf\n", "x.crlf": "x\n"}, os.path.join(place.home, "library")
+    )
     make_repository(
-        place, prepare=lambda path: place.git("-C", path, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", library, "lib")
+        place,
+        prepare=lambda path: place.git(
+            "-C", path, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", library, "lib"
+        ),
     )
     return place
 
@@ -349,6 +411,6 @@ def test_an_isolated_session_has_its_submodules_empty_and_may_fill_or_add_them(w
 def test_what_a_submodules_repository_lies_about_is_not_believed(with_module):
     session = Session(with_module, True)
     blob = session.agent("cd lib; git rev-parse HEAD:README").decode().strip()
-    session.agent("cd lib; echo x >> README; git update-index --assume-unchanged README; echo '*' > .gitignore; echo n > new; git add -f .gitignore")
+    session.agent("cd lib; echo x >> README; git update-index --assume-unchanged README; echo '*' > .gitignore; echo n > new")
     assert objects.is_id(blob)
     assert session.bundle().status == " m lib"

@@ -1,4 +1,4 @@
-"""Line ends, `$Id$`, encodings, large files elsewhere, sparse trees: nothing differs before anybody worked, and then what did."""
+"""Line ends, `$Id$`, encodings, large files elsewhere, sparse trees: nothing differs before anybody worked, then what did."""
 
 import hashlib
 import os
@@ -67,7 +67,8 @@ def test_nothing_differs_before_anybody_worked_whatever_the_attributes_say(place
 def test_a_change_in_a_converted_file_is_just_that_change(place):
     make_repository(place, CONTENTS, attributes=ATTRIBUTES)
     session = Session(place)
-    session.agent("""printf 'three\\r\\n' >> a.bat; printf 'three\\r\\n' >> folder/x.txt; printf '$Id: 1234 $ and $Id$\\n+\\n' > a.id
+    session.agent("""printf 'three\\r\\n' >> a.bat; printf 'three\\r\\n' >> folder/x.txt
+        printf '$Id: 1234 $ and $Id$\\n+\\n' > a.id
         printf 'gr\\374n\\nblau\\n' > a.latin; iconv -t UTF-16 > a.u16 <<E
 grün
 rot
@@ -181,7 +182,9 @@ def test_a_repository_of_sha256_is_compared_too(place):
 # --- the conversion itself, against git's own
 
 
-LINES = st.sampled_from(["a", "\r\n", "\n", "\r", "\0", "\x1a", "\x7f", "\x01", "$Id: x $", "$Id$", "$Id: \n$", "\u00e9", "x" * 200])
+LINES = st.sampled_from(
+    ["a", "\r\n", "\n", "\r", "\0", "\x1a", "\x7f", "\x01", "$Id: x $", "$Id$", "$Id: \n$", "\u00e9", "x" * 200]
+)
 BINARY = st.lists(LINES, max_size=12).map(lambda parts: "".join(parts).encode())
 CASES = {
     "plain": ("", {}),
@@ -219,7 +222,11 @@ def test_a_content_is_taken_in_as_git_would(plain_repository, content, case, aut
 @pytest.mark.parametrize("content", [b"b\r\n", b"b\r\nc\n", b"b\r\n\0"])
 def test_what_the_commit_has_with_carriage_returns_keeps_them_where_git_only_guesses(plain_repository, base, content):
     def git(*words, **more):
-        return subprocess.run(["git", *words], cwd=plain_repository, capture_output=True, check=True, **more).stdout.decode().strip()
+        return (
+            subprocess.run(["git", *words], cwd=plain_repository, capture_output=True, check=True, **more)
+            .stdout.decode()
+            .strip()
+        )
 
     (plain_repository / ".gitattributes").write_text("* text=auto\n")
     git("update-index", "--add", "--cacheinfo", "100644", git("hash-object", "-w", "--stdin", input=base), "f")

@@ -503,3 +503,95 @@ def test_nothing_on_the_reading_side_needs_hashing():
     }
     assert not loaded & unwanted
     assert "workcell.quoting" in loaded
+
+
+# --- the short ways give what the long ways give
+
+
+MESSAGES = (
+    b"plain", b"two words", b"it's; $HOME \\ `x`", b"a\\\\ b", b"caf\xc3\xa9\n\x1b[1m", b"", b"=",
+    b"session_id=" + OTHER.encode(), b"\x01", b"'", b"$'", b"\\", b" ", b"  x ", b"\t", b"prev_digest=" + b"0" * 64,
+)  # fmt: skip
+
+
+def chained(messages):
+    previous, made = "", []
+    for at, message in enumerate(messages):
+        args = [b"event=command", b"session_id=" + (SESSION, OTHER)[at % 2].encode(), b"argv=" + message]
+        made.append(audit.format_line(previous, "2026-03-02T08:15:00Z", args))
+        previous = made[-1][-66:-2].decode()
+    return made
+
+
+edits = st.sampled_from(["flip", "drop", "double", "swap", "insert", "none"])
+
+
+@st.composite
+def edited_logs(draw):
+    made = chained(draw(st.lists(st.sampled_from(MESSAGES), min_size=2, max_size=8)))
+    at = draw(st.integers(0, len(made) - 1))
+    edit = draw(edits)
+    if edit == "flip":
+        place, bit = draw(st.integers(0, len(made[at]) - 1)), draw(st.integers(0, 7))
+        made[at] = made[at][:place] + bytes([made[at][place] ^ 1 << bit]) + made[at][place + 1 :]
+    elif edit == "insert":
+        place = draw(st.integers(0, len(made[at])))
+        piece = draw(st.sampled_from([b" ", b"\\", b"'", b"$'", b"''", b"\t", b"\0", b"\1", b"\n", b"=", b"x=y ", b"event=z "]))
+        made[at] = made[at][:place] + piece + made[at][place:]
+    elif edit == "drop":
+        del made[at]
+    elif edit == "double":
+        made.insert(at, made[at])
+    elif edit == "swap":
+        made[at], made[at - 1] = made[at - 1], made[at]
+    return b"".join(made)
+
+
+def outcome(chain):
+    return chain.problem, chain.why, chain.head, chain.lines, chain.torn_tail, chain.steps_back, chain.holds_wanted
+
+
+@given(edited_logs(), st.sampled_from(["bubblewrap", "apple-container"]))
+def test_the_short_way_of_a_check_and_one_pass_for_several_sessions_change_no_answer(data, provider):
+    path = write(os.path.join(profile_folder("wcl-ways"), "workcell.audit.log"), data)
+    heads = {SESSION: data[-66:-2].decode("ascii", "replace"), OTHER: "", "nobody": "x"}
+    fd = audit.open_log(path)
+    short_way = audit._good_line
+    try:
+        together = audit.check_chains(fd, len(data), path, heads, provider)
+        alone = {one: audit.check_chain(fd, len(data), path, one, provider, head) for one, head in heads.items()}
+        audit._good_line = lambda *words: None
+        long_way = {one: audit.check_chain(fd, len(data), path, one, provider, head) for one, head in heads.items()}
+    finally:
+        audit._good_line = short_way
+        os.close(fd)
+    for one in heads:
+        assert outcome(alone[one]) == outcome(long_way[one])
+        if alone[one].problem not in ("torn", "broken-chain"):  # a check for one alone ends with its answer
+            assert outcome(together[one]) == outcome(alone[one])
+        assert outcome(together[one])[:4] == outcome(alone[one])[:4]
+
+
+ID_PIECES = (
+    SESSION.encode(), SESSION[:9].encode(), SESSION[9:].encode(), b"session_id=", b"session", b"_id=", b" ", b"\\", b"'",
+    b"''", b"$'", b"\t", b"\n", b"x", b"argv=", b"\\062", b"2",
+)  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(ID_PIECES), max_size=25).map(b"".join), st.integers(1, 40), st.booleans())
+def test_looking_for_the_id_first_finds_the_lines_that_taking_all_apart_finds(data, block_bytes, escaped):
+    if escaped:  # a line that no search for the id as it is would find
+        data += b"\nsession_id=$'" + b"".join(b"\\%03o" % byte for byte in SESSION.encode()) + b"' x=y"
+    path = write(os.path.join(profile_folder("wcl-find"), "workcell.audit.log"), data)
+    fd = audit.open_log(path)
+    usual = audit._BLOCK_BYTES
+    try:
+        audit._BLOCK_BYTES = block_bytes
+        for provider in ("bubblewrap", "apple-container"):
+            tokenize = audit.quoting.tokenizer(provider)
+            all_lines = audit.lines(fd, len(data), path)
+            expected = [one for one in all_lines if audit.claims(one[1], SESSION, tokenize)]
+            assert list(audit.select(fd, len(data), path, SESSION, provider)) == expected
+    finally:
+        audit._BLOCK_BYTES = usual
+        os.close(fd)

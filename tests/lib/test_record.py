@@ -508,3 +508,27 @@ def test_a_found_live_status_is_shown_and_a_recorded_one_left_as_it_is():
     assert record.with_live_status(fields, "running") is fields
     assert record.with_live_status(fields, "lost")["live_status"] == "lost"
     assert fields["live_status"] == ""
+
+
+@given(st.data())
+def test_the_short_way_of_decoding_changes_no_answer(data):
+    good = record.encode({**raw(), "monitor_pid": "12", "session_audit_dir": "/srv/x", "git_branch": "wörk"})
+    at = data.draw(st.integers(0, len(good)))
+    piece = data.draw(
+        st.sampled_from([b"", b'"', b"\\", b",", b" ", b"\n", b"\t", b"\0", b'"ui": "cli", ', b"\\u0041", b"\xff", b"1"])
+    )
+    changed = good[:at] + piece + good[at + data.draw(st.integers(0, 3)) :]
+
+    def outcome():
+        try:
+            return record.decode(changed)
+        except errors.UnreadableError as error:
+            return str(error)
+
+    quickly = outcome()
+    short_way = record._quick
+    record._quick = lambda data: None
+    try:
+        assert outcome() == quickly
+    finally:
+        record._quick = short_way

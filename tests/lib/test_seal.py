@@ -396,3 +396,59 @@ def test_no_change_of_a_byte_in_the_sessions_part_verifies(data):
     result = verdict()
     write(log_of(), good)
     assert (result == "verified") == same or (result == "verified" and changed.split() == good.split())
+
+
+@given(st.data())
+def test_any_flipped_bit_or_dropped_doubled_or_swapped_line_up_to_the_head_is_caught(data):  # J03, J05
+    if not os.path.exists(path_of()):
+        make_record()
+        for number in range(4):
+            add_events("launch", session_id=OTHER)
+            audit.append_event(log_of(), "command", SESSION, [("argv", f"it's message {number}, ünd a long one")])
+        seal.seal_session(path_of(), SESSION, "bubblewrap")
+        add_events("exit", session_id=OTHER)
+    good = content(log_of())
+    lines = good.splitlines(keepends=True)
+    head = len(lines) - 2  # the last line of the session; what comes after it is no matter of its
+    at = data.draw(st.integers(0, head))
+    edit = data.draw(st.sampled_from(["flip", "drop", "double", "swap"]))
+    if edit == "flip":
+        place, bit = data.draw(st.integers(0, len(lines[at]) - 1)), data.draw(st.integers(0, 7))
+        lines[at] = lines[at][:place] + bytes([lines[at][place] ^ 1 << bit]) + lines[at][place + 1 :]
+    elif edit == "drop":
+        del lines[at]
+    elif edit == "double":
+        lines.insert(at, lines[at])
+    else:
+        other = data.draw(st.integers(0, head).filter(lambda number: number != at))
+        lines[at], lines[other] = lines[other], lines[at]
+    write(log_of(), b"".join(lines))
+    try:
+        assert verdict() in ("broken-chain", "cut", "torn")
+    finally:
+        write(log_of(), good)
+    assert verdict() == "verified"
+
+
+def test_sessions_of_one_log_are_verified_in_one_pass_with_the_verdicts_that_each_has_alone(monkeypatch):
+    sessions = []
+    for number in range(6):
+        session_id = f"{SESSION[:-1]}{number}"
+        path = make_record(session_id, **FINAL)
+        add_events("launch", "exit", session_id=session_id)
+        if number != 4:
+            seal.seal_session(path, session_id, "bubblewrap")
+        sessions.append((record.load(session_id)[0], path))
+    record.update(sessions[3][1], {"audit_log_path": "/srv/other.log"})
+    sessions[3] = (record.read(sessions[3][1]), sessions[3][1])
+    os.unlink(layout.seal_path(sessions[1][1]))
+    write(layout.seal_path(sessions[1][1]), content(layout.seal_path(sessions[0][1])))
+    lines = content(log_of()).splitlines(keepends=True)
+    write(log_of(), b"".join(lines[:11]))  # the end of the last one is gone
+    opened = []
+    real = audit.open_log
+    monkeypatch.setattr(audit, "open_log", lambda path: opened.append(path) or real(path))
+    together = [result.verdict for _, _, result in seal.verify_sessions(sessions)]
+    assert opened == [log_of()]
+    assert together == [seal.verify_session(path, fields).verdict for fields, path in sessions]
+    assert together == ["verified", "bad-seal", "verified", "path-mismatch", "unsealed", "cut"]

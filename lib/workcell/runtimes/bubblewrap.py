@@ -38,7 +38,7 @@ ETC = (
 )  # fmt: skip
 
 # What git obeys in a repository: programs to run, places to fetch from, folders to trust.
-PROTECTED_FILES = ("config", "config.worktree")
+PROTECTED_FILES = ("config", "config.worktree", "commondir")
 PROTECTED_FOLDERS = ("hooks", "info", "modules", "worktrees")
 
 STATUS_FD = 10
@@ -272,11 +272,19 @@ def _make_missing(workspace: str, protect: bool) -> None:
             folder = os.path.dirname(folder)
         for path in reversed(missing):
             os.mkdir(path, 0o755)
+            os.chmod(path, 0o755)  # whatever the umask took away
             os.chown(path, owner.st_uid, owner.st_gid)
-    path = os.path.join(git_dir, "config.worktree")
-    if not os.path.lexists(path):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
-        os.chown(path, owner.st_uid, owner.st_gid)
+    # A commondir that names the folder itself says what git assumes without one; missing, the agent could name another.
+    for name, content in (("config.worktree", b""), ("commondir", b".\n")):
+        path = os.path.join(git_dir, name)
+        if not os.path.lexists(path):
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            try:
+                os.fchmod(fd, 0o644)
+                os.write(fd, content)
+                os.fchown(fd, owner.st_uid, owner.st_gid)
+            finally:
+                os.close(fd)
 
 
 def secret_folders(workspace: str) -> list[str]:
