@@ -751,6 +751,8 @@ class Comparison:
             self._note("objects with other content than their id says were passed over", sorted(self._store.forged))
         if self.answers is not None:
             self.notes += self.answers.problems
+            if not self.answers.head:
+                self.notes.append("no commit is checked out, or none that git finds")
             branch = self.fields["git_branch"]
             if branch and self.answers.branch != "refs/heads/" + branch:
                 what = quoted(os.fsencode(self.answers.branch)) if self.answers.branch else "no branch"

@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 
-from workcell import cli, finish, layout, liveness, logs, record, runtimes, safe_open, scratch
+from workcell import baseline, cli, finish, ids, layout, liveness, logs, record, runtimes, safe_open, scratch
 from workcell.errors import BusyError, CannotTellError, UnreadableError, WorkcellError
 
 TYPE_CHECKING = False
@@ -31,6 +31,7 @@ class Plan:
         self.keep: list[str] = []
         self.missing: list[str] = []
         self.unavailable: list[str] = []
+        self.remove_base = False  # the copy of a direct session's base, which no field of the record names
         self.files: list[str] = []
         self.folders: list[str] = []
 
@@ -43,6 +44,7 @@ def prepare(session_id: str, record_only: bool) -> Plan:
     fields, path = record.load(session_id)
     fields = _over(fields, path)
     plan = Plan(fields, path)
+    plan.remove_base = not record_only and ids.usable_as_file_name(fields["session_id"])
     if not stat.S_ISREG(os.lstat(path).st_mode):
         raise UnreadableError(path, "is no regular file")
     _plan_container(plan, record_only)
@@ -150,6 +152,8 @@ def carry_out(plan: Plan) -> None:
         _remove(path, os.unlink)
     for folder in plan.folders:
         _remove(folder, shutil.rmtree)
+    if plan.remove_base:
+        baseline.discard(os.path.dirname(os.path.dirname(plan.path)), plan.fields["session_id"])
     _remove(plan.path, os.unlink)
 
 

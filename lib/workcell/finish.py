@@ -29,8 +29,8 @@ def write_down(
     """Finish a session and return its final record.
 
     path: the record; folder: its scratch folder ("" when gone); status: the final word, chosen by the rules of
-    workcell-session-record(5) when not given; source: who writes the end in place of the monitor. A record that is final already
-    keeps what it says, and only what is missing after it is done.
+    workcell-session-record(5) when not given; source: who writes the end in place of the monitor. A record that is final
+    already keeps what it says, and only what is missing after it is done.
     """
     fields = record.read(path)
     log = layout.audit_log_path(path)

@@ -35,10 +35,19 @@ COMPUTED: "dict[str, Callable[[dict[str, Any]], str]]" = {
 # What asking can find beside what is recorded, and `stopped`, which is recorded of each session that is over.
 STATUSES = (*record.ACTIVE, *record.TERMINAL, "stopped", "lost", "unmonitored", "unknown")
 
-MANY = 4000  # records from which on a second process is worth its start
+MANY = 2000  # records from which on a second process is worth its start
 
 _PIECE = 512
 _OPEN_FOLDERS = 64
+
+
+def as_found(fields: "dict[str, Any]", path: str) -> "dict[str, Any]":
+    """Return a record with the live status that it has now."""
+    if fields["status"] in record.TERMINAL:
+        return fields
+    from workcell import liveness
+
+    return record.with_live_status(*liveness.look(fields, path))
 
 
 class Wanted:
@@ -54,14 +63,17 @@ class Wanted:
         self.agents: list[str] = []
         self.targets: list[str] = []
 
-    def choose(self, fields: "dict[str, Any]", path: str) -> "dict[str, Any] | None":
+    @property
+    def choose(self) -> "Choose":
+        """A function that says of a record, given with its path, what it is like now, None where it is not wanted."""
+        asks = any((self.workspace, self.profile, self.since, self.until, self.statuses, self.agents, self.targets))
+        return self._choose if asks else as_found
+
+    def _choose(self, fields: "dict[str, Any]", path: str) -> "dict[str, Any] | None":
         """Return a record with the live status that it has now, None where it is not wanted."""
         if not self._is_wanted(fields):
             return None
-        if fields["status"] not in record.TERMINAL:
-            from workcell import liveness
-
-            fields = record.with_live_status(*liveness.look(fields, path))
+        fields = as_found(fields, path)
         if self.statuses:
             live = record.display_live_status(fields)
             # One that is lost is only recorded as running.

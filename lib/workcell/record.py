@@ -79,16 +79,16 @@ def _quick(data: bytes) -> "dict[str, Any] | None":
         fields, end = fastjson.scan_once(text, 0)
     except fastjson.FAULTS:
         return None
-    if (
-        type(fields) is dict
-        and text[end:] == "\n"
-        and b"\\" not in data
-        # Each member has two quotes for its name and two for its value, but for the version: so nothing was written twice.
-        and data.count(b'"') == 4 * len(fields) - 2
-        and validators.session_record(fields) is None
-        and type(fields["version"]) is int
-    ):
-        return _EMPTY | fields
+    if type(fields) is not dict or text[end:] != "\n" or b"\\" in data:
+        return None
+    # Each member has two quotes for its name and two for its value, but for the version: so nothing was written twice.
+    if data.count(b'"') != 4 * len(fields) - 2:
+        return None
+    whole = _EMPTY | fields
+    # Names that are one object with those that are looked for are found twice as fast; but the quick rule for a pid has no
+    # word for an empty one.
+    if validators.session_record(whole if whole["monitor_pid"] else fields) is None and type(whole["version"]) is int:
+        return whole
     return None
 
 

@@ -1,4 +1,4 @@
-"""The start of a session: all checks first, then what has to be made, in an order that a crash at any point can be cleaned up after.
+"""The start of a session: all checks first, then what has to be made, in an order that survives a crash at any point.
 
 monitor -> its scratch folder with the lock and the intent -> clone -> record -> `launch` event -> go -> ready.
 """

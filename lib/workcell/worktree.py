@@ -167,7 +167,7 @@ def chunks(fd: int, size: int, deadline: float) -> "Iterator[bytes]":
 
 
 def find(root_fd: int, path: bytes) -> "tuple[int, bytes]":
-    """Return (a new descriptor of its folder, its name) of a path below an open folder; raise OSError, for a link on the way too."""
+    """Return (a new descriptor of its folder, its name) of a path below an open folder; raise OSError, for a link in it too."""
     *folders, name = path.split(b"/")
     fd = os.dup(root_fd)
     try:

@@ -73,11 +73,20 @@ print(time.process_time() - begin)
 """
 
 
-class Cost:
-    """What a command took: cpu_s and wall_s, and the most memory, rss_kb, of one of its processes."""
+# The most memory of a command in KiB. A child begins with its parent's, so its parent must be small.
+MEMORY = """
+import os, sys
+null = os.open(os.devnull, os.O_RDWR)
+pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, null, fd) for fd in (0, 1, 2)])
+print(os.wait4(pid, 0)[2].ru_maxrss)
+"""
 
-    def __init__(self, cpu_s, wall_s, rss_kb):
-        self.cpu_s, self.wall_s, self.rss_kb = cpu_s, wall_s, rss_kb
+
+class Cost:
+    """What a command took: cpu_s of its processes, wall_s on the clock."""
+
+    def __init__(self, cpu_s, wall_s):
+        self.cpu_s, self.wall_s = cpu_s, wall_s
 
 
 def run(words, env):
@@ -93,14 +102,14 @@ def run(words, env):
     os.close(null)
     if os.waitstatus_to_exitcode(status) not in (0, 1):
         raise SystemExit(f"bench.py: {words}: ended with {os.waitstatus_to_exitcode(status)}")
-    return Cost(used.ru_utime + used.ru_stime, wall_s, used.ru_maxrss)
+    return Cost(used.ru_utime + used.ru_stime, wall_s)
 
 
-def printed(source, *words):
+def printed(source, *words, env=None):
     """Return the number that a small program prints."""
     read, write = os.pipe()
     actions = [(os.POSIX_SPAWN_DUP2, write, 1), (os.POSIX_SPAWN_CLOSE, read)]
-    pid = os.posix_spawn(PYTHON, [PYTHON, "-I", "-c", source, *words], dict(os.environ), file_actions=actions)
+    pid = os.posix_spawn(PYTHON, [PYTHON, "-I", "-c", source, *words], env or dict(os.environ), file_actions=actions)
     os.close(write)
     with open(read) as stream:
         text = stream.read()
@@ -136,14 +145,17 @@ class Bench:
     def command(self, root, verb, *words, flags=("-I",)):
         return lambda: run([PYTHON, *flags, os.path.join(BIN, f"workcell-session-{verb}"), *words], self.environment(root))
 
+    def memory_mib(self, root, verb, *words):
+        program = os.path.join(BIN, f"workcell-session-{verb}")
+        return printed(MEMORY, PYTHON, "-I", program, *words, env=self.environment(root)) / 1024
+
     def least(self, *things):
         """Do things in turn, some rounds, and return the least cost of each."""
         for thing in things:
             thing()
         costs = [[thing() for thing in things] for _ in range(self.rounds)]
         return [
-            Cost(*(min(getattr(cost, name) for cost in column) for name in ("cpu_s", "wall_s", "rss_kb")))
-            for column in zip(*costs, strict=True)
+            Cost(min(cost.cpu_s for cost in column), min(cost.wall_s for cost in column)) for column in zip(*costs, strict=True)
         ]
 
     # one part each
@@ -188,13 +200,13 @@ class Bench:
             )
 
     def list(self):
-        for count in sorted({max(1000, self.records // 10), self.records}):
+        for count in sorted({min(10_000, self.records), self.records}):
             root, folder = self.state(count, events=1000)
             sessions = os.path.join(folder, "sessions")
 
             def floor(sessions=sessions):
                 seconds = printed(FLOOR_OF_LIST, sessions)
-                return Cost(seconds, seconds, 0)
+                return Cost(seconds, seconds)
 
             ours, least = self.least(self.command(root, "list"), floor)
             available = os.sched_getaffinity(0)
@@ -214,7 +226,7 @@ class Bench:
                     f"{name}, two processes, by the clock", f"{ours.wall_s / count * 1e6:.1f} us", shown, ours.wall_s / base, 3
                 )
             for form in ((), ("--verbose",), ("--parallel",), ("--ids",), ("--json",), ("--jsonl",)):
-                peak = self.command(root, "list", *form)().rss_kb / 1024
+                peak = self.memory_mib(root, "list", *form)
                 limit = 100 if count <= 100_000 else 100 * count / 100_000
                 self.row(" ".join([name, *form, "memory"]), f"{peak:.0f} MiB", "of 1 MiB", peak, limit)
 
@@ -226,7 +238,7 @@ class Bench:
 
         def floor():
             seconds = printed(FLOOR_OF_VERIFY, log)
-            return Cost(seconds, seconds, 0)
+            return Cost(seconds, seconds)
 
         whole, part, base = self.least(self.command(root, "verify", *one), self.command(root, "timeline", *one), floor)
         name = f"of a log of {self.events:,} lines"
@@ -240,16 +252,10 @@ class Bench:
         )
         shown = f"{each:.1f} us verify"
         self.row(f"timeline {name}", f"{part.cpu_s / self.events * 1e6:.2f} us", shown, part.cpu_s / whole.cpu_s, 0.1)
-        root, folder = self.state(3, events=1000)
-        little = self.command(root, "verify", *one)()
-        peak = self.command(self.state(3, events=self.events)[0], "verify", *one)()
-        self.row(
-            f"verify of {size_mib:.0f} MiB, memory",
-            f"{peak.rss_kb / 1024:.1f} MiB",
-            f"{little.rss_kb / 1024:.1f} MiB at 1,000 lines",
-            peak.rss_kb / little.rss_kb,
-            1.25,
-        )
+        little = self.memory_mib(self.state(3, events=1000)[0], "verify", *one)
+        peak = self.memory_mib(root, "verify", *one)
+        shown = f"{little:.1f} MiB at 1,000 lines"
+        self.row(f"verify of {size_mib:.0f} MiB, memory", f"{peak:.1f} MiB", shown, peak / little, 1.25)
 
     def append(self):
         large_count = self.records * 10
@@ -263,7 +269,7 @@ class Bench:
         def thing(path):
             def append():
                 seconds = printed(APPEND, path) / APPENDS
-                return Cost(seconds, seconds, 0)
+                return Cost(seconds, seconds)
 
             return append
 

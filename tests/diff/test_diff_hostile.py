@@ -275,8 +275,9 @@ def test_what_was_not_looked_at_any_more_is_not_called_deleted(shared, entries, 
 
 def test_refs_to_nothing_do_not_keep_the_others_from_being_listed(shared):
     session = Session(shared)
-    session.agent("""echo x >> README; git commit -qam change; git tag -a -m t tagged; git checkout -q -b side; git commit -q --allow-empty -m s
-        git checkout -q -; echo garbage > .git/refs/heads/bad; echo 0000000000000000000000000000000000000001 refs/heads/zz >> .git/packed-refs""")
+    session.agent("""echo x >> README; git commit -qam change; git tag -a -m t tagged
+        git checkout -q -b side; git commit -q --allow-empty -m s; git checkout -q -
+        echo garbage > .git/refs/heads/bad; printf '%040d refs/heads/nothing\\n' 1 >> .git/packed-refs""")
     found = session.bundle()
     assert [line.rpartition(" ")[2] for line in found.commits] == ["s", "change"]
     assert "refs/heads/side" in found.others
@@ -284,9 +285,9 @@ def test_refs_to_nothing_do_not_keep_the_others_from_being_listed(shared):
 
 def test_a_tree_that_holds_itself_many_times_over_ends_somewhere(shared):
     session = Session(shared)
-    session.agent("""b=$(echo x | git hash-object -w --stdin); tree=$(for i in 0 1 2 3 4 5 6 7 8 9; do printf '100644 blob %s\\t%s\\n' $b $i
-        done | git mktree); for level in 1 2 3 4 5 6 7 8 9; do tree=$(for i in 0 1 2 3 4 5 6 7 8 9; do
-        printf '040000 tree %s\\t%s\\n' $tree $i; done | git mktree); done
+    session.agent("""rows() { for i in 0 1 2 3 4 5 6 7 8 9; do printf "$1\\t$i\\n"; done; }
+        blob=$(echo x | git hash-object -w --stdin); tree=$(rows "100644 blob $blob" | git mktree)
+        for level in 1 2 3 4 5 6 7 8 9; do tree=$(rows "040000 tree $tree" | git mktree); done
         git update-ref refs/heads/bomb $(git commit-tree $tree -m bomb)""")
     found = timed(session)
     assert found.is_clean and any(note.startswith("refs/heads/bomb: cannot be shown") for note in found.notes)

@@ -80,8 +80,7 @@ def test_the_pipelines_of_the_readme_are_accepted_by_each_command(world, line):
     assert world.session("wait", "--id", session_id).exit_status == 3
     if "jq" in line:
         assert world.run("sh", "-c", "command -v jq").exit_status == 0, "jq is not on PATH; install it"
-    if "grep running" in line:
-        line = line.replace("grep running", "grep failed")  # a session that runs would have to be ended too
+    line = line.replace("--status running", "--status failed")  # a session that runs would have to be ended too
     done = world.run("bash", "-c", "set -euo pipefail\n" + line)
     assert done.exit_status == 0, done
     assert session_id in done.stdout
