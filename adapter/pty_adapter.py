@@ -9,6 +9,7 @@ table of signals, the limits and the environment.
 Exit status: the program's own, 128+N if signal N ended it; 126 it cannot be run; 127 it is not found; 1 no terminal or
 no input FIFO could be made; 2 usage
 """
+
 from __future__ import annotations
 
 import errno
@@ -267,7 +268,7 @@ class Input:
                 return
             self._pause_s = RETRY_S[0]
             self._count(data[:written], rules)
-            del self.pending[:min(written, len(data))]
+            del self.pending[: min(written, len(data))]
             if written > len(data):
                 self._unread += 1
                 self._line = 0
@@ -283,7 +284,7 @@ class Input:
             self._unread = self._line if rules.canonical else left
             if rules.canonical and self._line >= rules.limit_bytes:
                 return self._cut(rules, now)
-        return bytes(self.pending[:max(0, rules.limit_bytes - self._unread)]), b""
+        return bytes(self.pending[: max(0, rules.limit_bytes - self._unread)]), b""
 
     def _cut(self, rules: LineRules, now: float) -> tuple[bytes, bytes]:
         """Choose how to hand over the part of a long line that fills the window.
@@ -346,6 +347,7 @@ class Provider:
         if os.getpid() != 1:
             try:
                 import ctypes  # not needed, and slow to load, as PID 1
+
                 ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
             except (ImportError, OSError, AttributeError):
                 pass  # then orphans go to somebody else: README.md, limits
@@ -610,7 +612,7 @@ class Adapter:
         except OSError:
             self.output_open = False  # hung up: nobody will ever read this
             written = 0
-        del self.output[:written if self.output_open else None]
+        del self.output[: written if self.output_open else None]
         return written > 0
 
     def _drain(self) -> None:

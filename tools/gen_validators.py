@@ -357,7 +357,9 @@ class Compiler:
         if not isinstance(operand, list) or not all(isinstance(word, str) for word in operand) or not operand:
             raise SchemaError(f"{node.at}: enum must be a list of strings")
         if not all(re.match(r"[a-z0-9_-]+\Z", word) for word in operand):
-            raise SchemaError(f"{node.at}: enum is supported for words of lower-case letters, digits, hyphens and underscores only")
+            raise SchemaError(
+                f"{node.at}: enum is supported for words of lower-case letters, digits, hyphens and underscores only"
+            )
         words = operand[0] if len(operand) == 1 else ", ".join(operand[:-1]) + " or " + operand[-1]
         test = bracketed("if not isinstance(value, str) or value not in {", list(map(quoted, operand)), "}:", 4)
         return [*test, *answer(f"must be {words}", 8)]
@@ -505,11 +507,7 @@ class Compiler:
         """Statements that take out what is no text, so that str.join may judge the rest; and conditions."""
         schema = node.schema
         known = ("type", "properties", "additionalProperties", "required", "allOf", "if", "then", *ANNOTATIONS)
-        if (
-            schema.get("type") != "object"
-            or schema.get("additionalProperties") is not False
-            or set(schema) - set(known)
-        ):
+        if schema.get("type") != "object" or schema.get("additionalProperties") is not False or set(schema) - set(known):
             raise NoFastLayer
         takes: list[str] = []
         tests: list[list[str]] = []

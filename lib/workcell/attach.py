@@ -1,4 +1,4 @@
-"""Join a terminal to a session: show the console log as it grows, type into the monitor's FIFO, and leave no trace on the terminal.
+"""Join a terminal to a session: show the console log as it grows, type into the monitor's FIFO, leave no trace behind.
 
 The client only reads files and writes FIFOs. It can be stopped or killed at any point without the agent noticing.
 """

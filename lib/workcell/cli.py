@@ -55,7 +55,10 @@ class Parser:
         self.rest_metavar = ""
 
     def option(self, *names: str, **more: "Any") -> None:
-        """Add an option with a value: dest, default, required, repeat, choices, metavar, help; raw=True lets the value begin with --."""
+        """Add an option with a value: dest, default, required, repeat, choices, metavar, help.
+
+        raw=True lets the value begin with `--`.
+        """
         self.options.append(Option(names, True, **more))
 
     def flag(self, *names: str, **more: "Any") -> None:
@@ -187,8 +190,8 @@ def run(main: "Callable[[list[str]], int | None]") -> "Any":
     except OSError as error:
         complain(f"{error.filename or 'system call'}: {error.strerror or error}")
         status = 1
-    except SystemExit:
-        raise
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else 0
     except BaseException as error:  # a traceback would end with 1 and look like "the answer is no"
         if os.environ.get("WORKCELL_TRACEBACK"):
             raise
@@ -196,9 +199,14 @@ def run(main: "Callable[[list[str]], int | None]") -> "Any":
         status = 70
     try:
         sys.stdout.flush()
-    except (BrokenPipeError, ValueError):
+    except (OSError, ValueError) as error:
         # The interpreter flushes once more at its end and would print a second complaint.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if not status and isinstance(error, BrokenPipeError):
+            status = 141
+        elif not status and isinstance(error, OSError):
+            complain(f"standard output: {error.strerror or error}")
+            status = 1
     sys.exit(status or 0)
 
 

@@ -37,9 +37,10 @@ class Plan:
 
 
 def prepare(session_id: str, record_only: bool) -> Plan:
-    """Find out what there is to delete; raise WorkcellError for a session that is not over, CannotTellError for one that may not be.
+    """Find out what there is to delete.
 
-    A session whose end was never written down and that is proven gone is finished first.
+    Raises WorkcellError for a session that is not over, CannotTellError for one that may not be. A session whose end was
+    never written down and that is proven gone is finished first.
     """
     fields, path = record.load(session_id)
     fields = _over(fields, path)

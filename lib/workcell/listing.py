@@ -4,6 +4,7 @@ A listing may be of a hundred thousand sessions, so of each one only its place i
 """
 
 import os
+import sys
 from operator import itemgetter
 
 from workcell import output, record, safe_open
@@ -140,33 +141,47 @@ def _read_by_two(
 
     mine, childs = ([(number, folder, names[at::2]) for number, folder, names in listed] for at in (0, 1))
     reading, writing = os.pipe()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:  # no more processes for this user: one can do it too
+        os.close(reading)
+        os.close(writing)
+        return read(listed, problems)
     if pid == 0:
         status = 1
         try:
             os.close(reading)
             faults: list[WorkcellError] = []
-            found = read(childs, faults)
             with open(writing, "wb") as stream:
-                marshal.dump((found, [(fault.what, fault.why, fault.next_step) for fault in faults]), stream)
+                for piece in pieces(read(childs, faults)):
+                    marshal.dump(piece, stream)
+                marshal.dump([(fault.what, fault.why, fault.next_step) for fault in faults], stream)
+                marshal.dump(None, stream)
             status = 0
         finally:
             os._exit(status)
     os.close(writing)
+    del listed  # for what is left of it there is a copy each
+    more: list[Any] = []
     try:
         own_faults: list[WorkcellError] = []
         found = read(mine, own_faults)
         with open(reading, "rb", closefd=False) as stream:
-            data = stream.read()
+            try:
+                while (piece := marshal.load(stream)) is not None:
+                    more.append(piece)
+            except (EOFError, ValueError, TypeError):
+                more = []  # it died
     finally:
         os.close(reading)  # a child that still writes ends by that
-        status = os.waitpid(pid, 0)[1]
-    if status:
+        os.waitpid(pid, 0)
+    if not more:
         return found + read(childs, problems)
-    more, faults_there = marshal.loads(data)
     problems += own_faults
-    problems += [UnreadableError(*words) for words in faults_there]
-    return found + list(more)
+    problems += [UnreadableError(*words) for words in more.pop()]
+    for piece in more:
+        found += piece
+    return found
 
 
 def rows(
@@ -211,9 +226,9 @@ def bare_ids(problems: "list[WorkcellError]", choose: "Choose", limit: "int | No
         yield "\n".join(piece) + "\n"
 
 
-def pieces(texts: "Iterable[str]") -> "Iterator[list[str]]":
-    """Yield texts, some hundred at a time: a write for each line would cost more than the line."""
-    piece: list[str] = []
+def pieces(texts: "Iterable[Any]") -> "Iterator[list[Any]]":
+    """Yield texts, or other things, some hundred at a time: a write for each line would cost more than the line."""
+    piece: list[Any] = []
     for text in texts:
         piece.append(text)
         if len(piece) == _PIECE:
@@ -228,7 +243,7 @@ def groups(problems: "list[WorkcellError]", choose: "Choose", limit: "int | None
 
     def member(fields: "dict[str, Any]", path: str) -> "tuple[str, str]":
         pairs = [(name, COMPUTED[name](fields) if name in COMPUTED else fields[name]) for name in MEMBER]
-        return record.origin_key(fields), output.key_values(pairs)
+        return sys.intern(record.origin_key(fields)), output.key_values(pairs)
 
     grouped: dict[str, list[str]] = {}
     for _, _, (origin, text) in _collect(problems, choose, member)[:limit]:

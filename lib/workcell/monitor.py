@@ -194,10 +194,10 @@ class Monitor:
             self._prepare()
             self._launch()
             self._loop()
-        except OSError as error:
+        except (OSError, WorkcellError) as error:
             _log(f"{error}")
             self._reason = "monitor-failed" if self._ready else "launch-failed"
-            self._say(f"failed {error.strerror or error}")
+            self._say(f"failed {error.strerror or error if isinstance(error, OSError) else error}")
             self._end_sandbox()
             self._exit_status = self._exit_status if self._exit_status is not None else finish.FALLBACK_EXIT_STATUS
         self._finish()
@@ -311,6 +311,8 @@ class Monitor:
             self._reason = "monitor-terminated"
             scratch.mark_stop(self.folder)
             self._ask_to_end()
+            if not self._ready:
+                self._kill_at = now  # there is nothing yet that could end by itself
         if now >= self._kill_at:
             self._kill_at = float("inf")
             self.runtime.kill(self.folder, self.session_id, signal.SIGKILL)
@@ -542,9 +544,10 @@ class Monitor:
 def adopt(state_file: str) -> int:
     """Take over a session whose monitor died: wait for its sandbox to end and write the end down. Returns 0.
 
-    Raises PreconditionError where the session has a monitor, BusyError where another process is just finishing it.
+    Raises PreconditionError where the session has a monitor, BusyError where another process is just finishing it,
+    CannotTellError where it is not known whether it ended.
     """
-    from workcell.errors import PreconditionError
+    from workcell.errors import CannotTellError, PreconditionError
 
     folder = os.path.dirname(os.path.abspath(state_file))
     spec = scratch.read_spec(folder)
@@ -561,8 +564,10 @@ def adopt(state_file: str) -> int:
         wait_for_end(state.pid, 5.0)
         state = runtime.state(folder, spec["session_id"])
     fcntl.flock(lock_fd, fcntl.LOCK_UN)
-    finish.reconcile(layout.record_path(spec["profile_dir"], spec["session_id"]), "host-monitor")
+    outcome = finish.reconcile(layout.record_path(spec["profile_dir"], spec["session_id"]), "host-monitor")
     os.close(lock_fd)
+    if outcome.word in ("alive", "unknown", "foreign"):
+        raise CannotTellError(spec["session_id"], "its end could not be confirmed", "try again")
     return 0
 
 

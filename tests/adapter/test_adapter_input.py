@@ -1,4 +1,5 @@
 """Input from keyboard and FIFO arrives whole, in order and key by key (C01, C02, C08, C11, D02)."""
+
 import hashlib
 import os
 import random
@@ -36,14 +37,17 @@ def feed(session, way, data):
 @pytest.mark.everywhere
 @pytest.mark.parametrize("way", ["fifo", "keyboard"])
 def test_each_key_arrives_by_itself_and_unchanged(run, way):
-    with run(RAW + """
+    with run(
+        RAW
+        + """
 raw()
 say("ready")
 while True:
     key = os.read(0, 100)
     say("key %r" % key)
     if key == b"q": os._exit(0)
-""") as session:
+"""
+    ) as session:
         session.wait_output(b"ready")
         for key in (b"a", b"\r", b"\n", b"\x03", b"\x04", b"\x1a", b"\x00", b"\xff", b"\x1b[A", "ü".encode(), b"\x11\x13"):
             feed(session, way, key)
@@ -53,7 +57,9 @@ while True:
 
 
 def test_keyboard_and_fifo_share_one_stream_in_order_of_arrival(run):
-    with run(RAW + """
+    with run(
+        RAW
+        + """
 raw()
 say("ready")
 data = b""
@@ -61,7 +67,8 @@ while not data.endswith(b"!"):
     data += os.read(0, 100)
     say("have %d" % len(data))
 say("all " + data.decode())
-""") as session:
+"""
+    ) as session:
         session.wait_output(b"ready")
         for number in range(20):
             feed(session, "fifo" if number % 3 else "keyboard", bytes([ord("a") + number]))
@@ -89,14 +96,17 @@ def test_writer_leaving_is_no_end_of_input(run):
 def test_mebibyte_in_raw_mode_waits_for_a_program_that_reads_nothing_while_its_output_goes_on(run, way):
     """C02, C08: byte-identical; the program tells when it has written for a second without reading."""
     data = random.Random(1).randbytes(MIB) if hasattr(random.Random, "randbytes") else os.urandom(MIB)
-    with run(RAW + """
+    with run(
+        RAW
+        + """
 raw()
 say("ready")
 until = time.monotonic() + 1
 while time.monotonic() < until: os.write(1, b"x" * 1000)
 say("reading")
 digest(read_all(1024 * 1024))
-""") as session:
+"""
+    ) as session:
         session.wait_output(b"ready")
         feed(session, way, data)
         assert session.wait() == 0
@@ -116,7 +126,9 @@ def test_long_raw_run_without_any_end_of_line_arrives_whole(run):
 def test_program_that_reads_only_full_blocks_gets_the_next_one(run):
     """A block (VMIN) that 4000 is no multiple of must not wait for ever for its rest (newer kernels: 64 at most)."""
     data = bytes(range(256)) * 60
-    with run(RAW + """
+    with run(
+        RAW
+        + """
 raw()
 attributes = termios.tcgetattr(0)
 attributes[6][termios.VMIN] = 60
@@ -128,7 +140,8 @@ while len(data) < 256 * 60:
     data += os.read(0, 60)
     assert len(data) % 60 == 0
 digest(data)
-""") as session:
+"""
+    ) as session:
         session.wait_output(b"ready")
         session.send(data)
         session.wait_output(digest(data))
@@ -136,19 +149,26 @@ digest(data)
 
 
 READERS = {
-    "cat": ["sh", "-c", "stty -echo; echo ready; cat > \"$RESULT\""],
-    "python": harness.python_program("""
+    "cat": ["sh", "-c", 'stty -echo; echo ready; cat > "$RESULT"'],
+    "python": harness.python_program(
+        """
 import os, readline
 print("ready", flush=True)
 line = input()
 open(os.environ["RESULT"], "w").write(line + "\\n")
-""".replace("import os, readline", "import os")),
-    "readline": [harness.sys.executable, "-I", "-c", """
+""".replace("import os, readline", "import os")
+    ),
+    "readline": [
+        harness.sys.executable,
+        "-I",
+        "-c",
+        """
 import os, readline
 line = input("ready")
 open(os.environ["RESULT"], "w").write(line + "\\n")
-"""],
-    "bash": ["bash", "-c", "stty -echo; echo ready; IFS= read -r line; printf '%s\\n' \"$line\" > \"$RESULT\""],
+""",
+    ],
+    "bash": ["bash", "-c", 'stty -echo; echo ready; IFS= read -r line; printf \'%s\\n\' "$line" > "$RESULT"'],
 }
 
 
@@ -197,7 +217,9 @@ def test_key_by_key_typing_past_the_limit_arrives_whole(run):
 def test_long_line_waits_for_a_program_that_reads_nothing(run):
     """C01 and C02 at once: canonical mode, nothing read for a second, output flowing all the time."""
     line = b"0123456789abcdef" * (MIB // 16) + b"\n"
-    with run(RAW + """
+    with run(
+        RAW
+        + """
 attributes = termios.tcgetattr(0)
 attributes[3] &= ~termios.ECHO
 termios.tcsetattr(0, termios.TCSANOW, attributes)
@@ -205,7 +227,8 @@ say("ready")
 until = time.monotonic() + 1
 while time.monotonic() < until: os.write(1, b"x" * 1000)
 digest(read_all(1024 * 1024 + 1))
-""") as session:
+"""
+    ) as session:
         session.wait_output(b"ready")
         session.send(line)
         assert session.wait() == 0
@@ -215,8 +238,9 @@ digest(read_all(1024 * 1024 + 1))
 def test_many_short_lines_wait_for_a_program_that_reads_nothing(run):
     lines = b"".join(b"line %d\n" % number for number in range(20000))
     result = run.tmp_path / "result"
-    with run(["sh", "-c", "stty -echo; echo ready; sleep 0.5; cat > \"$RESULT\""],
-             environment={"RESULT": str(result)}) as session:
+    with run(
+        ["sh", "-c", 'stty -echo; echo ready; sleep 0.5; cat > "$RESULT"'], environment={"RESULT": str(result)}
+    ) as session:
         session.wait_output(b"ready")
         session.send(lines + b"\x04")
         assert session.wait() == 0
@@ -243,7 +267,9 @@ def test_random_text_in_canonical_mode_arrives_whole(run, seed):
 def test_switch_from_raw_to_lines_loses_nothing(run):
     """As when a shell's editor, raw, has taken a command and the command reads the rest of the paste as lines."""
     line = b"0123456789" * 3000 + b"\n"
-    with run(RAW + """
+    with run(
+        RAW
+        + """
 attributes = termios.tcgetattr(0)
 attributes[3] &= ~termios.ECHO
 raw()
@@ -253,7 +279,8 @@ while not command.endswith(b"\\n"): command += os.read(0, 1)
 go()
 termios.tcsetattr(0, termios.TCSANOW, attributes)
 digest(read_all(30001))
-""") as session:
+"""
+    ) as session:
         session.wait_output(b"ready")
         session.send(b"command\n" + line)
         harness.wait_until(lambda: pipe_is_empty(session), "all taken in")
@@ -275,7 +302,7 @@ def test_bash_hands_the_rest_of_a_paste_to_the_command_that_reads_it(run):
     line = b"0123456789" * 2000
     with run(["bash", "--norc", "--noprofile", "-i"], environment={"PS1": "ready> ", "HISTFILE": ""}) as session:
         session.wait_output(b"ready> ")
-        session.send(b"stty -echo; read -r x; echo \"size ${#x}\"\r" + line + b"\rexit 5\r")
+        session.send(b'stty -echo; read -r x; echo "size ${#x}"\r' + line + b"\rexit 5\r")
         session.wait_output(b"size 20000")
         assert session.wait() == 5
 
@@ -283,12 +310,15 @@ def test_bash_hands_the_rest_of_a_paste_to_the_command_that_reads_it(run):
 def test_program_that_turns_raw_soon_finds_no_trace_of_a_cut(run):
     """A long prompt sent before the program has set up its terminal: no NUL in it, nothing missing."""
     data = b"0123456789" * 1000
-    with run(RAW + """
+    with run(
+        RAW
+        + """
 say("ready")
 go()
 raw()
 digest(read_all(10000))
-""") as session:
+"""
+    ) as session:
         session.wait_output(b"ready")
         session.send(data)
         session.signal(signal.SIGUSR1)
@@ -298,7 +328,9 @@ digest(read_all(10000))
 
 def test_cut_is_never_an_end_of_input(run):
     """What the program flushes (a password prompt does) empties the line; the cut must not turn that into its end."""
-    with run(RAW + """
+    with run(
+        RAW
+        + """
 attributes = termios.tcgetattr(0)
 attributes[3] &= ~termios.ECHO
 termios.tcsetattr(0, termios.TCSANOW, attributes)
@@ -312,7 +344,8 @@ while not data.endswith(b"end\\n"):
     part = os.read(0, 65536)
     if not part: os._exit(3)
     data += part
-""") as session:
+"""
+    ) as session:
         session.wait_output(b"ready")
         session.send(b"x" * 300000)
         session.wait_output(b"flushed")
@@ -335,8 +368,10 @@ def test_erased_line_and_erase_key_at_the_limit_are_no_end_of_input(run):
 
 def test_end_of_input_key_stays_the_senders_business(run):
     result = run.tmp_path / "result"
-    with run(["sh", "-c", "stty -echo; echo ready; cat > \"$RESULT\"; read rest; echo \"rest $rest\""],
-             environment={"RESULT": str(result)}) as session:
+    with run(
+        ["sh", "-c", 'stty -echo; echo ready; cat > "$RESULT"; read rest; echo "rest $rest"'],
+        environment={"RESULT": str(result)},
+    ) as session:
         session.wait_output(b"ready")
         session.send(b"a" * 5000 + b"\x04\x04after\n")
         session.wait_output(b"rest after")
@@ -356,8 +391,7 @@ def test_quoted_control_characters_in_a_long_line_stay_data(run):
 
 def test_other_end_of_input_character_is_used_for_the_cut(run):
     result = run.tmp_path / "result"
-    with run(["sh", "-c", "stty -echo eof ^B; echo ready; cat > \"$RESULT\""],
-             environment={"RESULT": str(result)}) as session:
+    with run(["sh", "-c", 'stty -echo eof ^B; echo ready; cat > "$RESULT"'], environment={"RESULT": str(result)}) as session:
         session.wait_output(b"ready")
         session.send(b"a\x04" * 5000 + b"\n\x02")
         assert session.wait() == 0
@@ -365,8 +399,9 @@ def test_other_end_of_input_character_is_used_for_the_cut(run):
 
 
 def test_without_an_end_of_input_character_a_long_line_is_cut_as_on_any_terminal(run):
-    with run(["bash", "-c", "stty -echo eof undef; echo ready; read -r x; echo \"size ${#x}\"; read -r x; echo \"$x\""],
-             ) as session:
+    with run(
+        ["bash", "-c", 'stty -echo eof undef; echo ready; read -r x; echo "size ${#x}"; read -r x; echo "$x"'],
+    ) as session:
         session.wait_output(b"ready")
         session.send(b"a" * 10000 + b"\nnext\n")
         session.wait_output(b"size 409")
@@ -382,7 +417,7 @@ def test_sender_is_held_up_and_memory_bounded_while_nothing_is_read(run):
         data = os.urandom(2000000)
         taken = 0
         while taken < len(data) and select.select([], [fd], [], 0.5)[1]:
-            taken += os.write(fd, data[taken:taken + 4096])
+            taken += os.write(fd, data[taken : taken + 4096])
         assert 256 * 1024 <= taken <= 256 * 1024 + 65536 + 65536 + 8192
         session.signal(signal.SIGUSR1)
         harness.write_all(fd, data[taken:])
@@ -402,14 +437,14 @@ def test_interrupt_key_works_and_what_was_typed_before_it_is_flushed_as_on_any_t
 
 
 def test_input_before_the_program_reads_is_kept(run):
-    with run(["sh", "-c", "read line; echo \"got $line\""]) as session:
+    with run(["sh", "-c", 'read line; echo "got $line"']) as session:
         session.send(b"early\n")
         session.wait_output(b"got early")
         assert session.wait() == 0
 
 
 def test_typed_before_the_adapter_took_the_terminal_is_kept(run):
-    with run(["sh", "-c", "read line; echo \"got $line\""]) as session:
+    with run(["sh", "-c", 'read line; echo "got $line"']) as session:
         session.type(b"early\n")
         session.wait_output(b"got early")
         assert session.wait() == 0

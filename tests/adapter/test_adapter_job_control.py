@@ -1,4 +1,5 @@
 """A shell on the program's terminal has job control (E05)."""
+
 import signal
 
 import pytest
@@ -46,6 +47,7 @@ def test_interrupt_and_stop_keys_hit_the_foreground_job_only(shell):
 
 def wait_for_job(session, count):
     """Wait until `count` sleeps are there: a key typed before would hit the shell instead."""
+
     def sleeps():
         found = 0
         for pid in session.left():
@@ -55,6 +57,7 @@ def wait_for_job(session, count):
             except OSError:
                 pass
         return found == count
+
     harness.wait_until(sleeps, "{} sleeps".format(count))
 
 

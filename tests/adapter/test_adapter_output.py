@@ -1,4 +1,5 @@
 """Output reaches the container's terminal whole, to the last byte (D01, D02, D05, D11)."""
+
 import os
 import signal
 import subprocess
@@ -12,8 +13,11 @@ import harness
 def test_last_bytes_before_the_end_are_never_lost(run, place):
     """64 KiB and exit at once, 20 times."""
     for round_number in range(20 if place[0] == "current" else 3):
-        with run("import os\nleft = b'0123456789abcdef' * 4096\nwhile left: left = left[os.write(1, left):]\nos._exit({})"
-                 .format(round_number)) as session:
+        with run(
+            "import os\nleft = b'0123456789abcdef' * 4096\nwhile left: left = left[os.write(1, left):]\nos._exit({})".format(
+                round_number
+            )
+        ) as session:
             assert session.wait() == round_number
             assert session.output == b"0123456789abcdef" * 4096
 
@@ -65,15 +69,20 @@ def test_large_output_is_whole(run):
 
 def test_slow_terminal_holds_the_program_up_in_bounded_memory_and_loses_nothing(run):
     """Nobody reads: 8 MiB are taken, then the program waits; a later reader gets every byte of 12 MiB."""
-    with run("""
+    with run(
+        """
 import os
 block = bytes(range(32, 127)) * 690
 for number in range(192): os.write(1, block)
 os._exit(7)
-""", reading=False) as session:
+""",
+        reading=False,
+    ) as session:
+
         def memory():
             with open("/proc/{}/status".format(session.adapter_pid)) as file:
                 return next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
+
         harness.wait_until(lambda: memory() > 8 * 1024 and session.is_idle(), "memory in use and all at rest")
         assert memory() < 40 * 1024
         assert session.process.poll() is None
@@ -83,7 +92,8 @@ os._exit(7)
 
 
 def test_input_still_flows_while_output_is_held_up(run):
-    with run("""
+    with run(
+        """
 import os, signal, tty
 tty.setraw(0)
 os.write(1, b"x" * 100)
@@ -91,7 +101,10 @@ if os.fork() == 0:
     while True: os.write(1, b"x" * 65536)
 while True:
     if os.read(0, 100) == b"q": os._exit(3)
-""", reading=False, environment={"WORKCELL_ADAPTER_GRACE_S": "0.2"}) as session:
+""",
+        reading=False,
+        environment={"WORKCELL_ADAPTER_GRACE_S": "0.2"},
+    ) as session:
         session.wait_idle()
         session.send(b"q")
         session.start_reading()
@@ -99,8 +112,13 @@ while True:
 
 
 def test_output_of_what_is_left_behind_is_shown_until_it_is_gone(run):
-    with run(["sh", "-c", "(trap 'echo leaving; exit' TERM; trap '' HUP; echo ready; while :; do sleep 0.02; done) &"
-              "read line; exit 2"]) as session:
+    with run(
+        [
+            "sh",
+            "-c",
+            "(trap 'echo leaving; exit' TERM; trap '' HUP; echo ready; while :; do sleep 0.02; done) &read line; exit 2",
+        ]
+    ) as session:
         session.wait_output(b"ready")
         session.send(b"\n")
         assert session.wait() == 2

@@ -1,4 +1,5 @@
 """Input FIFO, terminal attributes, environment and the adapter's own failures (C13, C14, E11)."""
+
 import fcntl
 import os
 import signal
@@ -140,14 +141,20 @@ def test_adapter_with_a_controlling_terminal_already_works_as_well(run):
 @pytest.mark.everywhere
 def test_environment_and_umask_are_the_launchers(run):
     """Also in the C locale, where Python sets LC_CTYPE for itself at start."""
-    before = ["sh", "-c", 'umask 027; exec env -i A=b LC_CTYPE=C "MARK=$WORKCELL_TEST_MARK" '
-              '"WORKCELL_DETACHED_STDIN_PATH=$WORKCELL_DETACHED_STDIN_PATH" "PATH=$PATH" "$@"', "sh"]
+    before = [
+        "sh",
+        "-c",
+        'umask 027; exec env -i A=b LC_CTYPE=C "MARK=$WORKCELL_TEST_MARK" '
+        '"WORKCELL_DETACHED_STDIN_PATH=$WORKCELL_DETACHED_STDIN_PATH" "PATH=$PATH" "$@"',
+        "sh",
+    ]
     with run(["sh", "-c", "umask; tr '\\0' '\\n' < /proc/$$/environ | grep -v ^PATH="], before=before) as session:
         assert session.wait() == 0
         lines = session.output.decode().split("\r\n")
         assert lines[0] == "0027"
-        assert sorted(lines[1:-1]) == sorted([
-            "A=b", "LC_CTYPE=C", "MARK=" + session.mark, "WORKCELL_DETACHED_STDIN_PATH=" + session.fifo_path])
+        assert sorted(lines[1:-1]) == sorted(
+            ["A=b", "LC_CTYPE=C", "MARK=" + session.mark, "WORKCELL_DETACHED_STDIN_PATH=" + session.fifo_path]
+        )
 
 
 def test_empty_environment_stays_empty(run, tmp_path):
@@ -176,8 +183,9 @@ def test_current_folder_is_the_launchers(run, tmp_path):
 
 @pytest.mark.parametrize("arguments", [[], ["--"]])
 def test_no_program_is_a_usage_error(arguments):
-    done = subprocess.run([sys.executable, "-I", "-S", harness.ADAPTER] + arguments, stderr=subprocess.PIPE,
-                          stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", harness.ADAPTER] + arguments, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
+    )
     assert done.returncode == 2
     assert done.stderr.startswith(b"pty_adapter: no program given") and done.stderr.count(b"\n") == 1
 
@@ -186,8 +194,11 @@ def test_no_program_is_a_usage_error(arguments):
 def test_closed_standard_descriptors_are_survived(tmp_path, closed):
     path, result = tmp_path / "fifo", tmp_path / "result"
     command = 'exec "$0" -I -S "$1" sh -c "stty size > {}; exit 4" {}'.format(result, closed)
-    done = subprocess.run(["sh", "-c", command, sys.executable, harness.ADAPTER],
-                          env=dict(os.environ, WORKCELL_DETACHED_STDIN_PATH=str(path)), timeout=30)
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable, harness.ADAPTER],
+        env=dict(os.environ, WORKCELL_DETACHED_STDIN_PATH=str(path)),
+        timeout=30,
+    )
     assert done.returncode == 4
     assert result.read_text() == "24 80\n"
 
@@ -212,8 +223,20 @@ def test_adapter_needs_nothing_but_the_standard_library_and_python_3_8():
     """It is mounted into images: its imports are few, and ctypes, slow to load, comes only where it is needed."""
     source = open(harness.ADAPTER).read()
     names = {line.split()[1] for line in source.splitlines() if line.startswith(("import ", "from "))}
-    assert names <= {"__future__", "errno", "fcntl", "os", "select", "signal", "stat", "struct", "sys", "termios", "time",
-                     "tty"}
+    assert names <= {
+        "__future__",
+        "errno",
+        "fcntl",
+        "os",
+        "select",
+        "signal",
+        "stat",
+        "struct",
+        "sys",
+        "termios",
+        "time",
+        "tty",
+    }
     for missing in ("waitstatus_to_exitcode", "pidfd_open", "login_tty", "tcgetwinsize"):
         assert missing not in source
     assert os.stat(harness.ADAPTER).st_mode & 0o777 == 0o755

@@ -1,4 +1,5 @@
 """Signals to the adapter reach the process group that the table in adapter/README.md names (E02, E05, E06)."""
+
 import signal
 
 import pytest
@@ -33,11 +34,14 @@ def test_each_signal_of_the_table_reaches_the_program(run):
 
 
 @pytest.mark.everywhere
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1],
-                         ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1], ids=lambda number: number.name
+)
 def test_program_without_handlers_dies_of_the_signal(run, number):
-    with run("import os; os.write(1, b'here'); import resource; resource.setrlimit(4, (0, 0))\nwhile True: os.read(0, 9)",
-             environment={"PYTHONDONTWRITEBYTECODE": "1"}) as session:
+    with run(
+        "import os; os.write(1, b'here'); import resource; resource.setrlimit(4, (0, 0))\nwhile True: os.read(0, 9)",
+        environment={"PYTHONDONTWRITEBYTECODE": "1"},
+    ) as session:
         session.wait_output(b"here")
         session.signal(number)
         assert session.wait() == (128 + number if number != signal.SIGINT else 130)
@@ -184,7 +188,8 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def test_terminal_hang_up_is_forwarded_and_survived_by_a_program_that_ignores_it(run):
-    with run("""
+    with run(
+        """
 import os, signal
 signal.signal(1, lambda *_: os.write(fd, b"hup "))
 signal.signal(10, lambda *_: (os.write(fd, b"usr1 "), os._exit(8)))
@@ -193,7 +198,9 @@ os.write(1, b"here")
 while True:
     signal.pause()
     os.write(1, b"nobody reads this")
-""", environment={"RESULT": "{}/result".format(run.tmp_path)}) as session:
+""",
+        environment={"RESULT": "{}/result".format(run.tmp_path)},
+    ) as session:
         session.wait_output(b"here")
         session.hang_up()
         harness.wait_until(lambda: (run.tmp_path / "result").read_text() == "hup ", "HUP")

@@ -1,4 +1,5 @@
 """The program's terminal has the size of the container's, from its first byte on (B01, A13)."""
+
 import select
 import time
 

@@ -1,4 +1,5 @@
 """Nothing that the program starts outlives the adapter, and nothing stays a zombie (E02, E03, E14)."""
+
 import os
 import signal
 import time
@@ -48,8 +49,10 @@ def test_grace_is_two_seconds_unless_set_to_something_sensible(run):
 @pytest.mark.everywhere
 def test_sleeper_in_a_session_of_its_own_ends_with_the_program(run):
     """E02: no grace is spent on what ends when it is told, and no note written."""
-    with run(["bash", "-c", "setsid sleep 1000 & setsid -f sleep 1001; echo ready; read line; exit 3"],
-             environment={"WORKCELL_ADAPTER_GRACE_S": "60"}) as session:
+    with run(
+        ["bash", "-c", "setsid sleep 1000 & setsid -f sleep 1001; echo ready; read line; exit 3"],
+        environment={"WORKCELL_ADAPTER_GRACE_S": "60"},
+    ) as session:
         session.wait_output(b"ready")
         begun = time.monotonic()
         session.signal(signal.SIGTERM)
@@ -60,7 +63,8 @@ def test_sleeper_in_a_session_of_its_own_ends_with_the_program(run):
 
 @pytest.mark.everywhere
 def test_stopped_descendant_is_ended_too(run):
-    with run("""
+    with run(
+        """
 import os, signal
 if os.fork() == 0:
     os.setsid()
@@ -70,7 +74,9 @@ if os.fork() == 0:
     os._exit(0)
 os.read(0, 100)
 os._exit(4)
-""", environment={"WORKCELL_ADAPTER_GRACE_S": "60"}) as session:
+""",
+        environment={"WORKCELL_ADAPTER_GRACE_S": "60"},
+    ) as session:
         session.wait_output(b"stopping")
         harness.wait_until(lambda: "T" in session.left().values(), "a stopped process")
         begun = time.monotonic()
@@ -105,7 +111,8 @@ os._exit(0)
 
 def test_fork_storm_is_ended(run):
     """Processes that fork at every TERM, as a supervisor restarts its workers, do not get away."""
-    with run("""
+    with run(
+        """
 import os, signal
 def again(*_):
     if os.fork() == 0: os.setsid()
@@ -118,7 +125,9 @@ for _ in range(5):
         while True: signal.pause()
 os.read(0, 100)
 os._exit(1)
-""", environment={"WORKCELL_ADAPTER_GRACE_S": "0.2"}) as session:
+""",
+        environment={"WORKCELL_ADAPTER_GRACE_S": "0.2"},
+    ) as session:
         session.wait_output(b"+++++")
         session.send(b"\n")
         assert session.wait() == 1

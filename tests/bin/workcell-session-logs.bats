@@ -209,9 +209,8 @@ refuses() {
 	python3 -c '
 import sys
 sys.stdout.buffer.write("é漢\U0001f600".encode() * 20000 + b"\x1b]52;c;QQ==\x07\x9b31m\xc2\x9b\n")' >"$profile/debug.log"
-	run on_terminal "$bin/workcell-session-logs" --id "$ONE" --kind debug
-	[ "$status" -eq 0 ]
-	[ "${output//é漢😀/}" = '\x1b]52;c;QQ==\x07\x9b31m\x9b'$'\r' ]
+	on_terminal "$bin/workcell-session-logs" --id "$ONE" --kind debug >"$BATS_TEST_TMPDIR/shown"
+	[ "$(sed 's/é漢😀//g' "$BATS_TEST_TMPDIR/shown")" = '\x1b]52;c;QQ==\x07\x9b31m\x9b'$'\r' ]
 	logs --id "$ONE" --kind debug | cmp - "$profile/debug.log"
 }
 

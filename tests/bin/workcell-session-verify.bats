@@ -15,12 +15,17 @@ verify() {
 make_sealed() {
 	make_record "$ONE"
 	make_record "$TWO"
-	add_event "$ONE" launch
-	add_event "$TWO" launch
-	add_event "$ONE" exit
-	add_event "$TWO" exit
-	seal "$ONE"
-	seal "$TWO"
+	python3 -c '
+import sys
+sys.path.insert(0, sys.argv[1])
+from workcell import audit, seal
+log, ids, paths = sys.argv[2], sys.argv[3:5], sys.argv[5:7]
+for event in ("launch", "exit"):
+    for session_id in ids:
+        audit.append_event(log, event, session_id, [], timestamp="2026-03-02T08:15:00Z")
+for session_id, path in zip(ids, paths):
+    seal.seal_session(path, session_id, "bubblewrap")
+' "$lib" "$log" "$ONE" "$TWO" "$(record_of "$ONE")" "$(record_of "$TWO")"
 }
 
 # expect VERDICT ID: that word on stderr and in JSON, and exit status 1

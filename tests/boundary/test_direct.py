@@ -106,7 +106,16 @@ class Attacked:
 
     def _obeyed(self):
         """Return what there is below everything that git obeys, to the time of the last change."""
-        names = (".git/config", ".git/commondir", ".git/hooks", ".git/info", ".git/modules", ".git/worktrees", ".gitmodules", ".tools")
+        names = (
+            ".git/config",
+            ".git/commondir",
+            ".git/hooks",
+            ".git/info",
+            ".git/modules",
+            ".git/worktrees",
+            ".gitmodules",
+            ".tools",
+        )
         entries = worlds.take_snapshot(self.world.repo)
         return {path: state for path, state in entries.items() if path.startswith(names)}
 

@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -197,3 +199,53 @@ def test_a_full_disk_leaves_no_half_of_a_key(store, monkeypatch):
     monkeypatch.undo()
     assert os.listdir(store) == []
     assert keys.load_or_make(store)
+
+
+BODY = PUBLIC.split(b"\n", 1)[1].rpartition(b"\n-----END")[0]
+OTHER_CURVE = ec.derive_private_key(5, ec.SECP384R1()).public_key()
+FORMS = {
+    "as written": PUBLIC,
+    "without the last line break": PUBLIC.rstrip(b"\n"),
+    "in one line": PUBLIC.replace(BODY, BODY.replace(b"\n", b"")),
+    "with return characters": PUBLIC.replace(b"\n", b"\r\n"),
+    "with a comment before": b"a comment\n" + PUBLIC,
+    "with something after": PUBLIC + b"more\n",
+    "twice": PUBLIC + PUBLIC,
+    "with a blank in it": PUBLIC.replace(b"MFkw", b"MF kw"),
+    "with other letters": PUBLIC.replace(b"MFkw", b"M*Fkw"),
+    "a byte short": PUBLIC.replace(b"+6lg==", b"+6l="),
+    "no point of the curve": PUBLIC.replace(b"+6lg==", b"+6lw=="),
+    "of another curve": OTHER_CURVE.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo),
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_short_way_of_reading_a_public_key_changes_no_answer(store, monkeypatch, form):
+    keys.load_or_make(store)
+    write(f"{store}/{KEY_ID}.pub", FORMS[form], 0o644)
+
+    def outcome():
+        try:
+            return keys.key_id(keys.public_key(store, KEY_ID))
+        except errors.UnreadableError as error:
+            return str(error)
+
+    quickly = outcome()
+    monkeypatch.setattr(keys, "_plain_public_key", lambda data: None)
+    assert outcome() == quickly
+    if form in ("as written", "without the last line break"):
+        assert quickly == KEY_ID
+    if form in ("a byte short", "no point of the curve", "of another curve", "empty"):
+        assert quickly != KEY_ID
+
+
+def test_a_seal_is_checked_without_the_module_for_all_kinds_of_keys(store):
+    key = keys.load_or_make(store)
+    source = "import sys; sys.path.insert(0, sys.argv[1]); from workcell import keys; key = keys.public_key(*sys.argv[2:4]); "
+    source += "keys.signature_fits(key, b'x', b'y'); print([name for name in sys.modules if name.endswith('.serialization')])"
+    lib = os.path.dirname(os.path.dirname(keys.__file__))
+    done = subprocess.run(
+        [sys.executable, "-c", source, lib, store, keys.key_id(key.public_key())], stdout=-1, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

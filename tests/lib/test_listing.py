@@ -108,6 +108,19 @@ def test_a_second_process_that_dies_is_made_up_for(monkeypatch, two_processes):
     assert len(two_processes) == 1
 
 
+def test_where_there_can_be_no_second_process_one_lists_all(monkeypatch):
+    def fork():
+        raise BlockingIOError(11, "no more processes")
+
+    monkeypatch.setattr(listing, "MANY", 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    monkeypatch.setattr(os, "fork", fork)
+    make_many(5)
+    before = len(os.listdir("/proc/self/fd"))
+    assert rows().count("\n") == 6
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_the_second_process_ends_with_a_first_that_fails(monkeypatch, two_processes):
     make_many(9)
     parent = os.getpid()

@@ -146,9 +146,7 @@ ANY_TEXT = st.one_of(
     st.sampled_from(WORDS),
     st.text(alphabet=BLANKS, max_size=4),
     st.text(alphabet=st.characters(exclude_categories=()), max_size=8),
-    st.builds(
-        "{}{}{}".format, st.text(alphabet=BLANKS, max_size=2), st.sampled_from(WORDS), st.text(BLANKS, max_size=2)
-    ),
+    st.builds("{}{}{}".format, st.text(alphabet=BLANKS, max_size=2), st.sampled_from(WORDS), st.text(BLANKS, max_size=2)),
 )
 ANY_NUMBER = st.one_of(
     st.sampled_from([0, 1, 2, -1, 1.0, 0.0, -0.0, 1.5, 1e300, 10**30, float("nan"), float("inf")]),
@@ -190,9 +188,7 @@ def changed(draw, value):
     elif what == "add":
         inner.insert(last, draw(ANY_JSON))
     elif what == "swap":
-        inner[last] = copy.deepcopy(
-            inner[draw(st.sampled_from(list(inner) if isinstance(inner, dict) else range(len(inner))))]
-        )
+        inner[last] = copy.deepcopy(inner[draw(st.sampled_from(list(inner) if isinstance(inner, dict) else range(len(inner))))])
     else:
         inner[last] = draw(ANY_TEXT if what == "text" else ANY_JSON)
     return value

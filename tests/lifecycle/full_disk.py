@@ -6,8 +6,18 @@ import sys
 
 sys.path[:0] = [os.path.join(os.path.dirname(os.path.realpath(__file__)), part) for part in ("..", "../../lib", ".")]
 
-from life import HEX_READER, assert_nothing_left, assert_one_chain, found_status, record_of, verdict, wait_for_output  # noqa: E402
-from support import World  # noqa: E402
+from life import (  # noqa: E402
+    HEX_READER,
+    adapter_pid,
+    assert_nothing_left,
+    assert_one_chain,
+    found_status,
+    is_gone,
+    record_of,
+    verdict,
+    wait_for_output,
+)
+from support import World, wait_until  # noqa: E402
 
 
 def on_a_small_disk(folder, target):
@@ -57,6 +67,19 @@ def on_a_small_disk(folder, target):
     for each in (first, session_id):
         assert verdict(world, each) == "verified"
     assert_one_chain(record["audit_log_path"])
+
+    # An agent that ends meanwhile: its end is written down as soon as there is room again.
+    third = world.start("--", "sh", "-c", "echo is up; read line; exit 5", target=target)
+    wait_for_output(world, third)
+    adapter = adapter_pid(third, world)
+    fill()
+    assert world.session("send", "--id", third, "--message", "x").exit_status == 0
+    wait_until(lambda: is_gone(adapter), what="the end of the agent")
+    free()
+    assert world.session("wait", "--id", third).exit_status == 5
+    assert record_of(world, third)["status"] == "failed"
+    assert_nothing_left(world)
+    assert verdict(world, third) == "verified"
     print("all of it")
 
 

@@ -13,6 +13,7 @@ from life import (
     IGNORES_TERM_AND_HUP,
     SLEEPER,
     adapter_pid,
+    agents_left,
     assert_nothing_left,
     assert_one_chain,
     event_names,
@@ -359,6 +360,59 @@ def kill_if_there(pid):
         os.kill(pid or 1 << 30, signal.SIGKILL)
     except ProcessLookupError:
         pass
+
+
+@pytest.fixture
+def false_bwrap(world, tmp_path):
+    """A function that puts a bwrap on PATH which passes the probe and then does something else."""
+
+    def false_bwrap(then):
+        folder = tmp_path / "false"
+        folder.mkdir()
+        (folder / "bwrap").write_text(f'#!/bin/sh\ncase "$*" in *"exit 0") exit 0 ;; esac\n{then}\n')
+        (folder / "bwrap").chmod(0o755)
+        world.env["PATH"] = f"{folder}:{world.env['PATH']}"
+
+    return false_bwrap
+
+
+def assert_aborted(world, reason):
+    [session_id] = record_names(world)
+    status, _, found = last_word(world, session_id)
+    assert (status, found) == ("aborted", reason)
+    assert os.listdir(os.path.join(world.repo, ".git/workcell-sessions")) == []
+    done = world.session("wait", "--id", session_id)
+    assert done.exit_status == 1 and "aborted" in done.stderr
+    return session_id
+
+
+def test_a_sandbox_that_cannot_be_made_is_told_in_its_own_words_and_leaves_an_aborted_record(world, false_bwrap):
+    false_bwrap("echo 'bwrap: no room here' >&2; exit 1")
+    done = world.session("start", "--agent", "command", "--target", "bubblewrap", "--", "true")
+    assert done.exit_status == 1 and "could not be started: bwrap: no room here" in done.stderr, done
+    assert_aborted(world, "launch-failed")
+
+
+def test_a_sandbox_that_never_gets_ready_can_be_stopped(world, false_bwrap):
+    false_bwrap("exec sleep 1000")
+    child = world.popen("workcell-session-start", "--agent", "command", "--", "true", **QUIET)
+    [session_id] = wait_until(lambda: record_names(world), what="the record")
+    assert found_status(world, session_id) == "starting"
+    done = world.session("send", "--id", session_id, "--message", "x")
+    assert done.exit_status == 1 and ("no reader" in done.stderr or "its input is gone" in done.stderr), done
+    stop(world, session_id, "--grace", "0.2")
+    assert child.wait(timeout=20) == 1
+    assert_aborted(world, "launch-failed")
+
+
+def test_a_start_that_is_interrupted_while_it_waits_for_its_sandbox_ends_it(world, false_bwrap):
+    false_bwrap("exec sleep 1000")
+    child = world.popen("workcell-session-start", "--agent", "command", "--", "true", start_new_session=True, **QUIET)
+    [session_id] = wait_until(lambda: record_names(world), what="the record")
+    wait_until(lambda: any("sleep" in words for _, words in agents_left(world)), what="the sandbox")
+    os.killpg(child.pid, signal.SIGINT)
+    assert child.wait(timeout=20) == 130
+    assert_aborted(world, "monitor-terminated")
 
 
 # --- records that name processes which are not theirs

@@ -1,9 +1,24 @@
 """Odd places: long paths, blanks, letters of all the world, a read-only and a full disk."""
 
 import os
+import shutil
 import sys
+import tempfile
 
-from life import HEX_READER, assert_nothing_left, event_names, found_status, received, record_of, verdict, wait_for_output
+import pytest
+
+from life import (
+    HEX_READER,
+    assert_nothing_left,
+    event_names,
+    found_status,
+    kill_monitor,
+    received,
+    record_of,
+    verdict,
+    wait_for_output,
+)
+from support import World, unused_user
 
 
 def life_of(world, target):
@@ -88,7 +103,34 @@ def test_a_state_root_that_cannot_be_written_is_one_clear_line(world, target):
     assert not world.left_over()
 
 
-if os.geteuid() == 0:  # a file system of one's own takes root and a mount namespace of one's own
+if os.geteuid() == 0:  # who else could become another user, or have a file system of one's own
+
+    @pytest.fixture
+    def ordinary():
+        """A world of a user without privileges and without an account, in a folder that it can pass through."""
+        folder = tempfile.mkdtemp(prefix="workcell-life-")
+        os.chmod(folder, 0o755)
+        made = World(folder, user=unused_user())
+        made.make_repo()
+        yield made
+        try:
+            made.close()
+        finally:
+            shutil.rmtree(folder)
+
+    def test_an_ordinary_user_leads_the_same_life(ordinary, target):
+        life_of(ordinary, target)
+
+    def test_an_ordinary_user_finds_and_ends_what_lost_its_monitor(ordinary, target):
+        session_id = ordinary.start("--", "sh", "-c", "trap '' HUP; echo is up; while :; do sleep 1000; done", target=target)
+        wait_for_output(ordinary, session_id)
+        kill_monitor(ordinary, session_id)
+        assert found_status(ordinary, session_id) == "unmonitored"
+        assert ordinary.session("stop", "--id", session_id).exit_status == 0
+        assert_nothing_left(ordinary)
+        code = "143" if target == "bubblewrap" else "1"
+        assert record_of(ordinary, session_id)["exit_status"] == code
+        assert verdict(ordinary, session_id) == "verified"
 
     def test_a_full_disk_costs_what_does_not_fit_and_nothing_else(world, target):
         # G05

@@ -304,8 +304,8 @@ def test_nothing_can_be_sent_after_the_end(world, target):
     assert tree(world.state) == before
 
 
-def test_wrong_words_are_refused_before_anything_is_sent(world, target):
-    session_id = world.start("--", *SLEEPER, target=target)
+def test_wrong_words_are_refused_before_anything_is_sent(world):
+    session_id = world.start("--", *SLEEPER)
     empty = os.path.join(world.home, "empty")
     with open(empty, "w"):
         pass

@@ -8,9 +8,13 @@ import termios
 
 import pexpect
 import pytest
+
 from support import BIN, wait_until
 
-ECHO = "import sys,tty;tty.setraw(0);sys.stdout.write('ready');sys.stdout.flush()\nwhile 1:\n d=sys.stdin.buffer.raw.read(100);print(d.hex(),end=' ',flush=True)"
+# Prints what it reads, byte for byte, as hexadecimal digits.
+ECHO = """import sys,tty;tty.setraw(0);sys.stdout.write('ready');sys.stdout.flush()
+while 1:
+ d=sys.stdin.buffer.raw.read(100);print(d.hex(),end=' ',flush=True)"""
 
 PROMPT = r"[$#] "
 
@@ -163,7 +167,8 @@ def test_attach_ends_with_the_agents_exit_status(world, target, attach, status):
 
 def test_exactly_the_modes_that_the_program_turned_on_are_turned_off_on_detach(world, attach):  # A02
     world.make_repo()
-    program = "import sys,time;sys.stdout.write('\\x1b[?1000h\\x1b[?1004h\\x1b[?2004h\\x1b[?25l\\x1b[?1006h\\x1b[?1006lready');sys.stdout.flush();time.sleep(60)"
+    modes = r"\x1b[?1000h\x1b[?1004h\x1b[?2004h\x1b[?25l\x1b[?1006h\x1b[?1006l"
+    program = f"import sys,time;sys.stdout.write('{modes}ready');sys.stdout.flush();time.sleep(60)"
     session_id = world.start("--", "python3", "-c", program)
     world.wait_for_output(session_id, "ready")
     child = attach(session_id)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+
 from support import ROOT, processes_with
 
 VENV = os.path.dirname(os.path.dirname(sys.executable))
@@ -37,8 +38,16 @@ def make(project, *words, env=None, user=None):
     drop = {"user": user[1], "group": user[2], "extra_groups": []} if user else {}
     home = user[3] if user else os.path.join(project, "..")
     # How pip reaches its index is the machine's business, not this test's.
-    network = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_")) or "PROXY" in name.upper()}
-    whole = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": home, "LC_ALL": "C.UTF-8", **network, **(env or {})}
+    network = {
+        name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_")) or "PROXY" in name.upper()
+    }
+    whole = {
+        "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+        "HOME": home,
+        "LC_ALL": "C.UTF-8",
+        **network,
+        **(env or {}),
+    }
     return subprocess.run(
         ["make", *words], cwd=project, env=whole, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL, **drop
     )

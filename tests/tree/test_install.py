@@ -8,6 +8,7 @@ import sys
 import sysconfig
 
 import pytest
+
 from support import ROOT, World
 
 BATS = sorted(os.path.basename(path) for path in glob.glob(os.path.join(ROOT, "tests/bin/*.bats")))
@@ -49,14 +50,17 @@ def install_wheel(folder):
     return os.path.join(venv, "bin")
 
 
-@pytest.fixture(scope="module", params=["prefix", "wheel"])
+# One worker makes each of them once.
+KINDS = [pytest.param(kind, marks=pytest.mark.xdist_group(kind)) for kind in ("prefix", "wheel")]
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def installed(request, tmp_path_factory):
     """The folder of the installed executables."""
     folder = str(tmp_path_factory.mktemp(request.param))
     return {"prefix": install_prefix, "wheel": install_wheel}[request.param](folder)
 
 
-@pytest.mark.xdist_group("install")
 @pytest.mark.parametrize("name", BATS)
 def test_the_installed_executables_pass_the_tests_of_bin(installed, name):
     bats = shutil.which("bats", path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
@@ -66,7 +70,6 @@ def test_the_installed_executables_pass_the_tests_of_bin(installed, name):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.xdist_group("install")
 def test_an_installed_workcell_runs_a_session_from_start_to_seal(installed, tmp_path):
     world = World(tmp_path)
     world.env["PATH"] = installed + ":/usr/bin:/bin:/usr/sbin:/sbin"
@@ -80,7 +83,6 @@ def test_an_installed_workcell_runs_a_session_from_start_to_seal(installed, tmp_
     world.close()
 
 
-@pytest.mark.xdist_group("install")
 def test_the_first_line_of_each_installed_executable_names_the_interpreter_itself(installed):
     for name in os.listdir(installed):
         if name.startswith("workcell-"):

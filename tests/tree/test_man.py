@@ -8,9 +8,9 @@ import subprocess
 import sys
 
 import pytest
-from tree_support import LIB, executables, modules, project_files, read
 
 from support import ROOT
+from tree_support import LIB, executables, modules, project_files, read
 from workcell import agents, events, record, seal
 
 PAGES = sorted(

@@ -4,9 +4,9 @@ import os
 import re
 
 import pytest
-from tree_support import executables, read
 
 from support import ROOT
+from tree_support import executables, read
 
 README = read("README.md")
 

@@ -8,9 +8,9 @@ import re
 import sys
 
 import pytest
-from tree_support import BIN, LIB, executables, header, modules, project_files, python_executables, read
 
 from support import ROOT
+from tree_support import BIN, LIB, executables, header, modules, project_files, python_executables, read
 
 # Which module may import which: only from its own floor and from those below. What is not named here is on the fourth.
 FLOORS = {
