@@ -16,7 +16,7 @@ LIB = $(DESTDIR)$(PREFIX)/lib/workcell
 MAN = $(DESTDIR)$(PREFIX)/share/man
 SECTIONS = 1 5 7
 
-.PHONY: all help demo test soak check lint validators man dist install uninstall clean
+.PHONY: all help demo test soak bench check lint validators man dist install uninstall clean
 
 all: help
 
@@ -25,6 +25,7 @@ help:
 	@echo 'make test       all tests; WORKCELL_SCALE=1 for the full counts'
 	@echo 'make check      linters, types, generated files'
 	@echo 'make soak       the large counts'
+	@echo 'make bench      how fast it is, as ratios within one run'
 	@echo 'make validators generate lib/workcell/validators.py from schema/'
 	@echo 'make man        generate docs/man1/ from the headers of bin/'
 	@echo 'make dist       build a wheel'
@@ -45,6 +46,9 @@ demo: $(VENV)/.run
 
 test: $(VENV)/.test
 	$(if $(VECTORS),WORKCELL_VECTORS=$(abspath $(VECTORS)) ,)$(VENV_PYTHON) -m pytest -q -n $(JOBS) --dist loadgroup tests
+
+bench: $(VENV)/.test
+	$(VENV_PYTHON) tests/bench/bench.py
 
 soak: $(VENV)/.test
 	WORKCELL_SCALE=1 $(VENV_PYTHON) -m pytest -q -n $(JOBS) --dist loadgroup tests -k 'soak or many or parallel'

@@ -140,13 +140,15 @@ def _read_by_two(
     import marshal
 
     mine, childs = ([(number, folder, names[at::2]) for number, folder, names in listed] for at in (0, 1))
+    for _, _, names in listed:
+        names.clear()
     reading, writing = os.pipe()
     try:
         pid = os.fork()
     except OSError:  # no more processes for this user: one can do it too
         os.close(reading)
         os.close(writing)
-        return read(listed, problems)
+        return read(mine, problems) + read(childs, problems)
     if pid == 0:
         status = 1
         try:
@@ -161,11 +163,9 @@ def _read_by_two(
         finally:
             os._exit(status)
     os.close(writing)
-    del listed  # for what is left of it there is a copy each
     more: list[Any] = []
     try:
-        own_faults: list[WorkcellError] = []
-        found = read(mine, own_faults)
+        found = read(mine, problems)
         with open(reading, "rb", closefd=False) as stream:
             try:
                 while (piece := marshal.load(stream)) is not None:
@@ -177,7 +177,6 @@ def _read_by_two(
         os.waitpid(pid, 0)
     if not more:
         return found + read(childs, problems)
-    problems += own_faults
     problems += [UnreadableError(*words) for words in more.pop()]
     for piece in more:
         found += piece

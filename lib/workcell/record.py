@@ -304,6 +304,7 @@ def walk(
 ) -> "Iterator[tuple[dict[str, Any], str]]":
     """Yield (fields, path) of the records that `listed` found, in no order, one in memory at a time.
 
+    The names are taken out of `found` as it goes, for there may be as many as would take more memory than all else.
     A record that cannot be read hides no other: what is wrong with it goes to `problems`. `choose` is given each record
     and its path and returns what to yield as its fields, None to leave it out. Of a session that both roots have, that
     of the first is yielded, if it was chosen.
@@ -319,7 +320,9 @@ def walk(
             problems.append(error)
             continue
         try:
-            for name in names:
+            names.reverse()
+            while names:
+                name = names.pop()
                 path = f"{folder}/{name}"
                 try:
                     fields = read_at(dir_fd, name, path)
