@@ -11,7 +11,7 @@ CONSTRAINTS ?= $(if $(CI),constraints.txt,)
 
 EXECUTABLES = $(notdir $(wildcard bin/workcell*))
 # They read nothing outside the standard library, so they need no site-packages.
-BARE = workcell-help workcell-session-list workcell-session-show workcell-session-timeline
+BARE = workcell-help workcell-session-list workcell-session-logs workcell-session-show workcell-session-timeline
 LIB = $(DESTDIR)$(PREFIX)/lib/workcell
 MAN = $(DESTDIR)$(PREFIX)/share/man
 SECTIONS = 1 5 7

@@ -11,6 +11,7 @@ from workcell import (
     agents,
     audit,
     cli,
+    clock,
     events,
     finish,
     launch,
@@ -221,7 +222,10 @@ def _clean_up_after_monitor(spec: "dict[str, Any]") -> None:
         return
     try:
         if os.path.lexists(spec["record_path"]):
-            finish.reconcile(spec["record_path"], "host-start")
+            runtime, give_up_at = runtimes.of_spec(spec), clock.monotonic_s() + 10
+            while finish.reconcile(spec["record_path"], "host-start").word == "alive" and clock.monotonic_s() < give_up_at:
+                runtime.kill(spec["scratch_dir"], spec["session_id"], signal.SIGKILL)
+                monitor.wait_for_end(runtime.state(spec["scratch_dir"], spec["session_id"]).pid, 0.1)
             return
         if spec.get("clone_path"):
             workspace.discard_clone(spec["clone_path"])

@@ -8,16 +8,19 @@ sys.path[:0] = [os.path.join(os.path.dirname(os.path.realpath(__file__)), part) 
 
 from life import (  # noqa: E402
     HEX_READER,
-    adapter_pid,
     assert_nothing_left,
     assert_one_chain,
     found_status,
-    is_gone,
     record_of,
     verdict,
     wait_for_output,
 )
 from support import World, wait_until  # noqa: E402
+
+
+def read(path):
+    with open(path, encoding="utf-8") as stream:
+        return stream.read()
 
 
 def on_a_small_disk(folder, target):
@@ -69,12 +72,12 @@ def on_a_small_disk(folder, target):
     assert_one_chain(record["audit_log_path"])
 
     # An agent that ends meanwhile: its end is written down as soon as there is room again.
-    third = world.start("--", "sh", "-c", "echo is up; read line; exit 5", target=target)
+    log = os.path.join(world.home, "debug.log")
+    third = world.start("--debug-log", log, "--", "sh", "-c", "echo is up; read line; exit 5", target=target)
     wait_for_output(world, third)
-    adapter = adapter_pid(third, world)
     fill()
     assert world.session("send", "--id", third, "--message", "x").exit_status == 0
-    wait_until(lambda: is_gone(adapter), what="the end of the agent")
+    wait_until(lambda: "the end could not be written" in read(log), what="the monitor's complaint")
     free()
     assert world.session("wait", "--id", third).exit_status == 5
     assert record_of(world, third)["status"] == "failed"

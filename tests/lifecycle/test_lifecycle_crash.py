@@ -238,6 +238,43 @@ def test_many_deaths_of_the_monitor_around_the_end_leave_a_whole_record(world, t
             assert done.exit_status == int(exit_status)
 
 
+LAST_STEPS = {
+    "exit.json": {"active", "unsealed", "no event"},
+    "the exit event": {"active", "unsealed"},
+    "the record": {"unsealed"},
+    "the seal": set(),
+    "the lock": {"no lock"},
+}
+
+
+@pytest.mark.parametrize("verb", ["wait", "stop"])
+def test_whatever_step_was_the_last_of_a_dead_monitor_the_next_command_makes_the_rest(world, target, verb):
+    # G01
+    session_id = world.start("--", "sh", "-c", "exit 7", target=target)
+    assert world.session("wait", "--id", session_id).exit_status == 7
+    [folder] = world.profile_dirs()
+    final, log = record_of(world, session_id), os.path.join(folder, "workcell.audit.log")
+    path, scratch = os.path.join(folder, "sessions", session_id), final["session_audit_dir"]
+    for missing in LAST_STEPS.values():
+        if "active" in missing:
+            fields = {
+                key: value for key, value in final.items() if key not in ("finished_at", "exit_status", "final_assurance")
+            }
+            write(path + ".json", json.dumps({**fields, "status": "running", "live_status": "running"}))
+        if "unsealed" in missing:
+            os.unlink(path + ".audit-sig")
+        if "no event" in missing:
+            with open(log, "rb+") as stream:
+                stream.truncate(stream.read().rindex(b"\n", 0, -1) + 1)
+        os.mkdir(scratch, 0o700)
+        write(os.path.join(scratch, "exit.json"), '{"exit_status": 7, "observed_at": "2026-01-02T03:04:05Z"}')
+        if "no lock" not in missing:
+            write(os.path.join(scratch, "monitor.lock"), "")
+        done = world.session(verb, "--id", session_id)
+        assert done.exit_status == (7 if verb == "wait" else 0), done
+        assert last_word(world, session_id)[:2] == ("failed", "7")
+
+
 # --- the sandbox
 
 
@@ -362,6 +399,22 @@ def kill_if_there(pid):
         pass
 
 
+def test_git_that_outlives_a_killed_start_leaves_no_clone_behind(world, target, tmp_path):
+    git = shutil.which("git", path=world.env["PATH"])
+    (tmp_path / "slow").mkdir()
+    slow = tmp_path / "slow" / "git"
+    slow.write_text(f'#!/bin/sh\ncase " $* " in *" clone "*) : >"{tmp_path}/cloning"; sleep 0.5 ;; esac\nexec {git} "$@"\n')
+    slow.chmod(0o755)
+    env = {"PATH": f"{slow.parent}:{world.env['PATH']}"}
+    child = world.popen("workcell-session-start", "--agent", "command", "--target", target, "--", "true", env=env, **QUIET)
+    wait_until((tmp_path / "cloning").exists, what="the clone")
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    assert world.left_over()
+    assert_nothing_left(world)
+    assert os.listdir(os.path.join(world.repo, ".git/workcell-sessions")) == []
+
+
 @pytest.fixture
 def false_bwrap(world, tmp_path):
     """A function that puts a bwrap on PATH which passes the probe and then does something else."""
@@ -403,6 +456,17 @@ def test_a_sandbox_that_never_gets_ready_can_be_stopped(world, false_bwrap):
     stop(world, session_id, "--grace", "0.2")
     assert child.wait(timeout=20) == 1
     assert_aborted(world, "launch-failed")
+
+
+def test_a_start_whose_monitor_dies_ends_what_was_begun(world, false_bwrap):
+    false_bwrap("exec sleep 1000")
+    child = world.popen("workcell-session-start", "--agent", "command", "--", "true", stderr=subprocess.PIPE)
+    [session_id] = wait_until(lambda: record_names(world), what="the record")
+    wait_until(lambda: any("sleep" in words for _, words in agents_left(world)), what="the sandbox")
+    kill_monitor(world, session_id)
+    _, err = child.communicate(timeout=20)
+    assert child.returncode == 1 and b"its monitor ended" in err, err
+    assert last_word(world, session_id) == ("aborted", "1", "lost")
 
 
 def test_a_start_that_is_interrupted_while_it_waits_for_its_sandbox_ends_it(world, false_bwrap):
