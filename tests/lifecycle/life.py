@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import stat
 
@@ -268,8 +269,7 @@ def received(world, session_id, length, timeout_s=20.0):
     folder = record_of(world, session_id)["session_audit_dir"]
 
     def digits():
-        text = console(folder).partition("is up")[2]
-        return "".join(c for c in text if c in "0123456789abcdef")
+        return re.sub("[^0-9a-f]", "", console(folder).partition("is up")[2])
 
     wait_until(lambda: len(digits()) >= 2 * length, timeout_s, f"{length} bytes of input")
     return bytes.fromhex(digits())

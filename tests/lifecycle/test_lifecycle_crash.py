@@ -257,10 +257,7 @@ def test_whatever_step_was_the_last_of_a_dead_monitor_the_next_command_makes_the
     path, scratch = os.path.join(folder, "sessions", session_id), final["session_audit_dir"]
     for missing in LAST_STEPS.values():
         if "active" in missing:
-            fields = {
-                key: value for key, value in final.items() if key not in ("finished_at", "exit_status", "final_assurance")
-            }
-            write(path + ".json", json.dumps({**fields, "status": "running", "live_status": "running"}))
+            write(path + ".json", as_if_running(final))
         if "unsealed" in missing:
             os.unlink(path + ".audit-sig")
         if "no event" in missing:
@@ -273,6 +270,12 @@ def test_whatever_step_was_the_last_of_a_dead_monitor_the_next_command_makes_the
         done = world.session(verb, "--id", session_id)
         assert done.exit_status == (7 if verb == "wait" else 0), done
         assert last_word(world, session_id)[:2] == ("failed", "7")
+
+
+def as_if_running(final, **changed):
+    """Return the text of the record of a finished session as it was before its end."""
+    fields = {key: value for key, value in final.items() if key not in ("finished_at", "exit_status", "final_assurance")}
+    return json.dumps({**fields, "status": "running", "live_status": "running", **changed})
 
 
 # --- the sandbox
@@ -501,23 +504,18 @@ def craft(world, target):
     session_id = world.start("--", "true", target=target)
     assert world.session("wait", "--id", session_id).exit_status == 0
     [folder] = world.profile_dirs()
-    fields = record_of(world, session_id)
-    for name in ("finished_at", "exit_status", "final_assurance"):
-        del fields[name]
+    final = record_of(world, session_id)
     path = os.path.join(folder, "sessions", session_id)
 
     def craft(pid, started_at="2026-01-02T03:04:05Z", status=None):
-        text = json.dumps(
-            {**fields, "status": "running", "live_status": "running", "monitor_pid": pid, "started_at": started_at}
-        )
-        write(path + ".json", text)
-        for evidence in (path + ".audit-sig", fields["audit_log_path"]):
+        write(path + ".json", as_if_running(final, monitor_pid=pid, started_at=started_at))
+        for evidence in (path + ".audit-sig", final["audit_log_path"]):
             if os.path.exists(evidence):
                 os.unlink(evidence)
         if status is not None:
-            os.mkdir(fields["session_audit_dir"], 0o700)
-            write(os.path.join(fields["session_audit_dir"], "monitor.lock"), "")
-            write(os.path.join(fields["session_audit_dir"], "sandbox-status.json"), json.dumps(status))
+            os.mkdir(final["session_audit_dir"], 0o700)
+            write(os.path.join(final["session_audit_dir"], "monitor.lock"), "")
+            write(os.path.join(final["session_audit_dir"], "sandbox-status.json"), json.dumps(status))
         return session_id
 
     return craft
