@@ -69,17 +69,17 @@ def test_a_long_path_of_many_folders_works_or_is_refused_at_start(world, target)
     life_of(world, target)
 
 
-def test_the_state_root_may_be_reached_through_a_link_of_ones_own(world, target):
+def test_the_state_root_may_be_reached_through_a_link_of_ones_own(world):
     world.make_repo()
     real = os.path.join(world.folder, "real state")
     os.mkdir(real, 0o700)
     os.symlink(real, world.state)
-    session_id = world.start("--", "true", target=target)
+    session_id = world.start("--", "true")
     assert world.session("wait", "--id", session_id).exit_status == 0
     assert verdict(world, session_id) == "verified"
 
 
-def test_the_state_root_is_found_as_any_program_would(world, target):
+def test_the_state_root_is_found_as_any_program_would(world):
     world.make_repo()
     del world.env["WORKCELL_STATE_ROOT"]
     for env, place in (
@@ -88,16 +88,16 @@ def test_the_state_root_is_found_as_any_program_would(world, target):
     ):
         world.env.update(env)
         world.state = place
-        session_id = world.start("--", "true", target=target)
+        session_id = world.start("--", "true")
         assert world.session("wait", "--id", session_id).exit_status == 0
         assert record_of(world, session_id)["audit_log_path"].startswith(place)
 
 
-def test_a_state_root_that_cannot_be_written_is_one_clear_line(world, target):
+def test_a_state_root_that_cannot_be_written_is_one_clear_line(world):
     world.make_repo()
     with open(world.state, "w"):
         pass
-    done = world.session("start", "--agent", "command", "--target", target, "--", "true")
+    done = world.session("start", "--agent", "command", "--target", "bubblewrap", "--", "true")
     assert done.exit_status == 1 and world.state in done.stderr, done
     assert not os.path.exists(os.path.join(world.repo, ".git/workcell-sessions"))
     assert not world.left_over()

@@ -137,20 +137,20 @@ if os.geteuid() == 0:  # only root's agents run as somebody else
         assert done.exit_status == 2 and "cannot read" in done.stderr, done
 
 
-def test_a_dirty_workspace_is_no_base_in_direct_mode(world, target):
+def test_a_dirty_workspace_is_no_base_in_direct_mode(world):
     with open(os.path.join(world.repo, "untracked"), "w") as stream:
         stream.write("x\n")
-    session_id = world.start("--session-workspace", "direct", "--", "true", target=target)
+    session_id = world.start("--session-workspace", "direct", "--", "true")
     assert world.session("wait", "--id", session_id).exit_status == 0
     record = record_of(world, session_id)
     assert "git_base" not in record
     assert record["git_head"] == world.git("rev-parse", "HEAD").strip()
 
 
-def test_a_folder_without_git_is_taken_only_when_told_and_when_it_has_a_file_for_agents(world, target):
+def test_a_folder_without_git_is_taken_only_when_told_and_when_it_has_a_file_for_agents(world):
     folder = os.path.join(world.home, "notes")
     os.mkdir(folder)
-    words = ("--agent", "command", "--target", target, "--workspace", folder, "--session-workspace", "direct")
+    words = ("--agent", "command", "--target", "bubblewrap", "--workspace", folder, "--session-workspace", "direct")
     refused = world.session("start", *words, "--", "true")
     assert refused.exit_status == 2 and "not a git work tree" in refused.stderr
     refused = world.session("start", *words, "--allow-nongit-workspace", "--", "true")
@@ -204,9 +204,9 @@ def test_a_value_is_in_no_command_line_and_no_file_of_a_running_session(world, t
     stop(world, session_id)
 
 
-def test_a_value_given_on_the_command_line_arrives_with_a_warning(world, target):
+def test_a_value_given_on_the_command_line_arrives_with_a_warning(world):
     done = world.session(
-        "start", "--agent", "command", "--target", target, "--env", "A=b=c\nd", "--", "sh", "-c", 'echo "[$A]"'
+        "start", "--agent", "command", "--target", "bubblewrap", "--env", "A=b=c\nd", "--", "sh", "-c", 'echo "[$A]"'
     )
     assert done.exit_status == 0, done
     assert "visible in process listings" in done.stderr and "b=c" not in done.stderr
@@ -345,12 +345,12 @@ def assert_closed(root):
             assert mode & 0o777 == (0o700 if os.path.isdir(os.path.join(root, path)) else 0o600), (path, oct(mode))
 
 
-def test_the_debug_log_is_appended_to_and_recorded(world, target):
+def test_the_debug_log_is_appended_to_and_recorded(world):
     log = os.path.join(world.home, "debug.log")
     with open(log, "w") as stream:
         stream.write("mine\n")
     os.chmod(log, 0o600)
-    session_id = world.start("--debug-log", "~/debug.log", "--", "true", target=target)
+    session_id = world.start("--debug-log", "~/debug.log", "--", "true")
     assert world.session("wait", "--id", session_id).exit_status == 0
     assert record_of(world, session_id)["debug_log_path"] == log
     with open(log) as stream:
@@ -366,10 +366,10 @@ def test_a_dry_run_prints_the_command_and_makes_nothing(world, target):
     assert not os.path.exists(world.state)
 
 
-def test_the_profile_is_made_from_the_workspace_and_its_name_can_be_given(world, target):
-    first = world.start("--", "true", target=target)
+def test_the_profile_is_made_from_the_workspace_and_its_name_can_be_given(world):
+    first = world.start("--", "true")
     assert record_of(world, first)["profile"] == layout.derived_profile(world.repo)
-    second = world.start("--profile", "mine.1", "--", "true", target=target)
+    second = world.start("--profile", "mine.1", "--", "true")
     assert record_of(world, second)["profile"] == "mine.1"
     for session_id in (first, second):
         assert world.session("wait", "--id", session_id).exit_status == 0

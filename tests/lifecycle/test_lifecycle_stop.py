@@ -242,7 +242,7 @@ STRANGE_IDS = {
     "prefix": "{prefix}",
     "dots": "..",
     "dash": "-{id}",
-    "upper case": "{upper}",
+    "lower case": "{lower}",
     "blank at its end": "{id} ",
     "tab": "{id}\t",
     "long": "x" * 300,
@@ -257,7 +257,7 @@ def test_an_id_is_an_exact_name_and_never_a_path(world):
     assert world.session("wait", "--id", session_id).exit_status == 0
     [folder] = world.profile_dirs()
     before = tree(world.folder)
-    fill = {"id": session_id, "folder": folder, "prefix": session_id[:-1], "upper": session_id.upper()}
+    fill = {"id": session_id, "folder": folder, "prefix": session_id[:-1], "lower": session_id.lower()}
     for name, pattern in STRANGE_IDS.items():
         strange = pattern.format(**fill)
         done = world.session("stop", f"--id={strange}")
