@@ -10,18 +10,21 @@ import os
 import re
 import select
 import signal
+import struct
 
 from workcell import clock, console, live, record, replay, scratch, terminal
 from workcell.errors import UsageError, WorkcellError
 
 REPLAY_BYTES = 64 << 10
-POLL_MS = 50
+POLL_MS = 1000  # only in case that a notice was missed: what is printed, and the end, wake us
+POLL_WITHOUT_NOTICES_MS = 5
+NEAR_END_S = 2.0  # what the monitor may still have to do once its log goes
 # Answers of the terminal to what was shown on entry would be typed into the session.
 QUIET_S = 0.15
 SPLIT_S = 0.05
 CHORD_S = 1.0
 
-_IN_MODIFY, _IN_CREATE, _IN_MOVED_TO, _IN_DELETE_SELF = 0x2, 0x100, 0x80, 0x400
+_IN_MODIFY, _IN_CREATE, _IN_MOVED_TO, _IN_DELETE = 0x2, 0x100, 0x80, 0x200
 _IN_NONBLOCK, _IN_CLOEXEC = 0o4000, 0o2000000
 
 
@@ -80,6 +83,10 @@ class DetachKeys:
             at += 1
         return bytes(out), False
 
+    def held_for_ms(self) -> float:
+        """Return how long what is held back may still wait; endless where nothing is."""
+        return max(0.0, (self._flush_at - clock.monotonic_s()) * 1000)
+
     def flush(self) -> bytes:
         """Return what was held back, once nothing followed it in time."""
         if clock.monotonic_s() < self._flush_at:
@@ -111,19 +118,26 @@ class Watcher:
             return
         if fd < 0:
             return
-        mask = _IN_MODIFY | _IN_CREATE | _IN_MOVED_TO | _IN_DELETE_SELF
+        # Not IN_DELETE_SELF: the folder stays as long as we have a file of it open.
+        mask = _IN_MODIFY | _IN_CREATE | _IN_MOVED_TO | _IN_DELETE
         if libc.inotify_add_watch(fd, os.fsencode(folder), mask) < 0:
             os.close(fd)
             return
         self.fd = fd
 
-    def clear(self) -> None:
-        """Take the notices; what they say is looked up."""
+    def clear(self) -> bool:
+        """Take the notices; say whether a file was removed, as all are at the end. What else they say is looked up."""
+        removed = False
         try:
-            while os.read(self.fd, 1 << 16):
-                pass
+            while True:
+                data = os.read(self.fd, 1 << 16)
+                at = 0
+                while at < len(data):
+                    _, mask, _, length = struct.unpack_from("iIII", data, at)
+                    removed = removed or bool(mask & _IN_DELETE)
+                    at += 16 + length
         except BlockingIOError:
-            pass
+            return removed
 
 
 class _Hangup(Exception):
@@ -162,7 +176,7 @@ class Client:
     def enter(self) -> None:
         """Show what is on the screen: modes, the newest output without queries, then a repaint by the program itself."""
         self.modes, _ = console.read_modes(self.console_dir)
-        self._out(self.modes.enter() + replay.presentable(console.tail(self.console_dir, REPLAY_BYTES)))
+        self._out(self.modes.enter() + replay.presentable(self.reader.before(REPLAY_BYTES)))
         if self.interactive:
             self._quiet_until = clock.monotonic_s() + QUIET_S
             self._send_size()
@@ -204,6 +218,7 @@ class Client:
 
     def run(self) -> str:
         """Relay until the detach sequence (`detached`), the end of the session (`ended`) or of the terminal (`hangup`)."""
+        near_end_until = 0.0
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         poller = select.poll()
@@ -221,28 +236,32 @@ class Client:
                         poller.unregister(self.input_fd)
                     except KeyError:
                         pass
-            happened = dict(poller.poll(POLL_MS if self.watcher.fd >= 0 else 5))
+            noticing = self.watcher.fd >= 0 and clock.monotonic_s() >= near_end_until
+            wait_ms = POLL_MS if noticing else POLL_WITHOUT_NOTICES_MS
+            happened = dict(poller.poll(min(wait_ms, self.keys.held_for_ms() + 1)))
             if wake_read in happened:
                 os.read(wake_read, 4096)
             if self._resized:
                 self._resized = False
                 self._send_size()
             if self.watcher.fd in happened:
-                self.watcher.clear()
+                if self.watcher.clear():
+                    near_end_until = clock.monotonic_s() + NEAR_END_S
             if self.interactive and self.tty_fd in happened:
                 if self._typed():
                     return "detached"
             self._pending += self.keys.flush()
             self._write_input()
             # Ask for the lock before the last look: what was printed before the end is then in the log.
-            ended = not happened and not self._monitored()
+            ended = (not happened or self.watcher.fd in happened) and not self._monitored()
             self._show()
             if ended:
                 self._show()
                 return "ended"
 
     def _monitored(self) -> bool:
-        return self.lock_fd is not None and scratch.lock_is_held(self.lock_fd)
+        """Say whether more may be printed: the monitor lives, and has not yet removed its log at the end."""
+        return self.lock_fd is not None and scratch.lock_is_held(self.lock_fd) and os.path.isdir(self.console_dir)
 
     def _typed(self) -> bool:
         try:
@@ -253,13 +272,17 @@ class Client:
             data = b""
         if not data:
             raise _Hangup
-        if clock.monotonic_s() < self._quiet_until:
+        # Each attached terminal answers what the program asks; one answer is enough.
+        if b"\x1b" in data and (clock.monotonic_s() < self._quiet_until or self._somebody_else_types()):
             data = _ANSWER.sub(b"", data)
         data, detach = self.keys.feed(data)
         self._pending += data
         if data:
             self._claim_size()
         return detach
+
+    def _somebody_else_types(self) -> bool:
+        return console.read_writer(self.console_dir) not in (0, os.getpid())
 
     def _claim_size(self) -> None:
         """Whoever types is the one whose size counts."""

@@ -150,7 +150,10 @@ class Writer:
         self._started_s = clock.monotonic_s()
         self._out = self._time = -1
         self._used = 0
+        self._unnoted = 0  # bytes in the segment that its timing file had no room for yet
+        self._torn = False
         self._number = 0
+        self._writer = 0
         os.mkdir(folder, 0o700)
         self._next_segment()
         self._write_modes()
@@ -169,6 +172,7 @@ class Writer:
             return
         self.close()
         self._out, self._time, self._used = out, timing, 0
+        self._unnoted, self._torn = 0, False
         self._note(b"r", *self.size)
         oldest = self._number - SEGMENTS - 1
         for suffix in ("out", "time"):
@@ -177,13 +181,18 @@ class Writer:
             except OSError:
                 pass
 
-    def _note(self, kind: bytes, *numbers: int) -> None:
+    def _note(self, kind: bytes, *numbers: int) -> bool:
+        """Append a line of timing; say whether it is there whole. A torn one is ended first, and readers pass over it."""
         milliseconds = int((clock.monotonic_s() - self._started_s) * 1000)
         line = b" ".join([kind, b"%d" % milliseconds, *(b"%d" % n for n in numbers)]) + b"\n"
+        if self._torn:
+            line = b"\n" + line
         try:
-            os.write(self._time, line)
+            written = os.write(self._time, line)
         except OSError:
-            pass
+            return False
+        self._torn = written < len(line) and (self._torn or written > 0)
+        return written == len(line)
 
     def write(self, data: bytes) -> None:
         """Append output."""
@@ -195,10 +204,10 @@ class Writer:
             kept = 0
         if kept:
             self._used += kept
-            if self._dropped_now:
-                self._note(b"d", self._dropped_now)
+            if self._dropped_now and self._note(b"d", self._dropped_now):
                 self._dropped_now = 0
-            self._note(b"o", kept)
+            # What could not be timed is timed with the next piece: else all that follows would be a piece too early.
+            self._unnoted = 0 if self._note(b"o", self._unnoted + kept) else self._unnoted + kept
         if kept < len(data):
             self.dropped_bytes += len(data) - kept
             self._dropped_now += len(data) - kept
@@ -211,8 +220,20 @@ class Writer:
         self._note(b"r", rows, columns)
         self._write_modes()
 
+    def name_writer(self, pid: int) -> None:
+        """Let the attached clients know which of them types: only its terminal may answer what the program asks."""
+        if pid != self._writer:
+            self._writer = pid
+            self._write_modes()
+
     def _write_modes(self) -> None:
-        value = {"modes": self.modes.as_dict(), "rows": self.size[0], "columns": self.size[1], "dropped": self.dropped_bytes}
+        value = {
+            "modes": self.modes.as_dict(),
+            "rows": self.size[0],
+            "columns": self.size[1],
+            "dropped": self.dropped_bytes,
+            "writer": self._writer,
+        }
         temporary = os.path.join(self.folder, "modes.tmp")
         try:
             fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -234,13 +255,27 @@ class Writer:
 
 def read_modes(folder: str) -> tuple[Modes, tuple[int, int]]:
     """Return the modes now in force and the size (rows, columns); defaults where nothing is known yet."""
+    value = _read_state(folder)
+    try:
+        return Modes.from_dict(value["modes"]), (int(value["rows"]), int(value["columns"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Modes(), DEFAULT_SIZE
+
+
+def read_writer(folder: str) -> int:
+    """Return the pid of the attached client that types, 0 where there is none."""
+    pid = _read_state(folder).get("writer")
+    return pid if type(pid) is int else 0
+
+
+def _read_state(folder: str) -> "dict[str, Any]":
     try:
         fd = os.open(os.path.join(folder, "modes"), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(fd, "rb") as stream:
             value = json.load(stream)
-        return Modes.from_dict(value["modes"]), (int(value["rows"]), int(value["columns"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return Modes(), DEFAULT_SIZE
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def segments(folder: str) -> list[int]:
@@ -301,30 +336,33 @@ class Reader:
             self.skipped += min(later) - self._current - 1
             self._current = min(later)
 
+    def before(self, size: int) -> bytes:
+        """Return at most the last size bytes that come before what `read` returns next."""
+        parts: list[bytes] = []
+        left = size
+        for number in reversed([number for number in segments(self.folder) if number <= self._current]):
+            fd = self._open.get(number, -1)
+            try:
+                if number == self._current and fd >= 0:
+                    end = os.lseek(fd, 0, os.SEEK_CUR)
+                    parts.append(os.pread(fd, min(end, left), max(0, end - left)))
+                else:
+                    fd = os.open(os.path.join(self.folder, f"{number:06d}.out"), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                    with open(fd, "rb") as stream:
+                        stream.seek(max(0, os.fstat(fd).st_size - left))
+                        parts.append(stream.read())
+            except OSError:
+                continue
+            left -= len(parts[-1])
+            if left <= 0:
+                break
+        return b"".join(reversed(parts))
+
     def close(self) -> None:
         """Close all segments."""
         for fd in self._open.values():
             os.close(fd)
         self._open = {}
-
-
-def tail(folder: str, size: int) -> bytes:
-    """Return at most the last size bytes of output that are kept."""
-    parts: list[bytes] = []
-    left = size
-    for number in reversed(segments(folder)):
-        try:
-            fd = os.open(os.path.join(folder, f"{number:06d}.out"), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
-            continue
-        with open(fd, "rb") as stream:
-            length = os.fstat(fd).st_size
-            stream.seek(max(0, length - left))
-            parts.append(stream.read())
-        left -= len(parts[-1])
-        if left <= 0:
-            break
-    return b"".join(reversed(parts))
 
 
 POLL_S = 0.2

@@ -152,31 +152,49 @@ def _reconcile(path: str, source: str, folder: str) -> Outcome:
     fields = record.read(path)
     if record.is_terminal(fields):
         # The monitor may have died between its last steps.
-        spec = None
         if folder or not os.path.lexists(layout.seal_path(path)):
-            fields = write_down(path, folder, spec, int(fields["exit_status"] or FALLBACK_EXIT_STATUS), source=source)
+            fields = write_down(path, folder, None, int(fields["exit_status"] or FALLBACK_EXIT_STATUS), source=source)
         return Outcome("final", fields)
-    if folder:
-        runtime = runtimes.by_provider(fields["target_provider"])
-        if runtime is None:
-            return Outcome("unknown", fields)
-        state = runtimes.State(False) if liveness.other_boot(folder) else runtime.state(folder, fields["session_id"])
-        if state.running or state.running is None:
-            return Outcome("alive" if state.running else "unknown", fields)
-        try:
-            spec = scratch.read_spec(folder)
-        except WorkcellError:
-            spec = None
-        known = scratch.read_exit(folder)
-        exit_status = known if known is not None else state.exit_status
-    else:
+    word, exit_status = _judge(fields, folder)
+    if word not in ("finished", "lost"):
+        return Outcome(word, fields)
+    try:
+        spec = scratch.read_spec(folder) if folder else None
+    except WorkcellError:
+        spec = None
+    never_ran = fields["status"] == "starting" and folder and not os.path.lexists(os.path.join(folder, scratch.READY_FLAG))
+    done = write_down(
+        path,
+        folder,
+        spec,
+        exit_status,
+        status="aborted" if word == "lost" else "",
+        source=source,
+        reason="launch-aborted" if never_ran else "lost",
+    )
+    return Outcome(word, done)
+
+
+def would_be(fields: "dict[str, Any]") -> str:
+    """Return the word that reconcile would find for a session whose record is not final; nothing is changed."""
+    folder = fields["session_audit_dir"]
+    return _judge(fields, folder if folder and scratch.is_ours(folder) else "")[0]
+
+
+def _judge(fields: "dict[str, Any]", folder: str) -> "tuple[str, int]":
+    """Return (word of an Outcome, exit status) of a session whose monitor is dead and whose record is not final."""
+    if not folder:
         presence = liveness.presence(fields)
-        if presence != liveness.LOST:
-            word = {liveness.FOREIGN: "foreign", liveness.UNMONITORED: "alive"}.get(presence, "unknown")
-            return Outcome(word, fields)
-        spec, exit_status = None, None
-    if exit_status is not None:
-        done = write_down(path, folder, spec, exit_status, source=source, reason="lost")
-        return Outcome("finished", done)
-    done = write_down(path, folder, spec, FALLBACK_EXIT_STATUS, status="aborted", source=source, reason="lost")
-    return Outcome("lost", done)
+        if presence == liveness.LOST:
+            return "lost", FALLBACK_EXIT_STATUS
+        return {liveness.FOREIGN: "foreign", liveness.UNMONITORED: "alive"}.get(presence, "unknown"), FALLBACK_EXIT_STATUS
+    runtime = runtimes.by_provider(fields["target_provider"])
+    if runtime is None:
+        return "unknown", FALLBACK_EXIT_STATUS
+    state = runtimes.State(False) if liveness.other_boot(folder) else runtime.state(folder, fields["session_id"])
+    if state.running or state.running is None:
+        return "alive" if state.running else "unknown", FALLBACK_EXIT_STATUS
+    known = scratch.read_exit(folder)
+    if known is None:
+        known = state.exit_status
+    return ("lost", FALLBACK_EXIT_STATUS) if known is None else ("finished", known)

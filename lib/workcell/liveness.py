@@ -20,13 +20,13 @@ UNKNOWN = "unknown"  # only an engine, or nobody, could say
 FOREIGN = "foreign"  # written by another implementation, nothing of ours can be asked
 
 # Providers whose sessions are always ours, also when the scratch folder is gone.
-_LOCAL_PROVIDERS = ("bubblewrap", "host")
+LOCAL_PROVIDERS = ("bubblewrap", "host")
 
 
 def presence(fields: "dict[str, Any]") -> str:
     """Return MONITORED, UNMONITORED, LOST, UNKNOWN or FOREIGN for a record with an active status."""
     folder = str(fields["session_audit_dir"])
-    local = fields["target_provider"] in _LOCAL_PROVIDERS
+    local = fields["target_provider"] in LOCAL_PROVIDERS
     if not folder or not scratch.is_ours(folder):
         if not local:
             return FOREIGN

@@ -452,7 +452,8 @@ class Monitor:
     def _choose_size(self) -> None:
         for pid in [pid for pid in self._sizes if not os.path.exists(f"/proc/{pid}")]:
             del self._sizes[pid]
-        size = next(reversed(self._sizes.values())) if self._sizes else self._base_size
+        writer, size = next(reversed(self._sizes.items())) if self._sizes else (0, self._base_size)
+        self._console.name_writer(writer)
         if self._sizes:
             self._base_size = size  # stays when the last one leaves: the program was drawn for it
         if size != self._size:
@@ -536,7 +537,8 @@ class Monitor:
             return "the sandbox could not be prepared"
         from workcell.replay import presentable
 
-        text = presentable(console.tail(os.path.join(self.folder, scratch.CONSOLE), 2000)).decode("utf-8", "replace")
+        reader = console.Reader(os.path.join(self.folder, scratch.CONSOLE), from_end=True)
+        text = presentable(reader.before(2000)).decode("utf-8", "replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return lines[-1] if lines else "the sandbox ended before the agent started"
 

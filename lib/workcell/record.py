@@ -240,12 +240,12 @@ def roots() -> list[str]:
     return [safe_open.resolve_own_links(root) for root in (layout.state_root(), layout.legacy_root())]
 
 
-def sessions_dirs(root: str, problems: "list[WorkcellError]") -> "Iterator[str]":
-    """Yield the folders of records below a root that are real folders; what is no folder goes to `problems`."""
+def profile_dirs(root: str, problems: "list[WorkcellError]") -> list[str]:
+    """Return the folders of profiles below a root; what is no folder goes to `problems`."""
     if not os.path.isdir(root):
         if os.path.lexists(root):
             problems.append(UnreadableError(root, "is not a directory"))
-        return
+        return []
     targets = os.path.join(root, "targets")
     try:
         found = os.lstat(targets)
@@ -258,7 +258,12 @@ def sessions_dirs(root: str, problems: "list[WorkcellError]") -> "Iterator[str]"
         profiles = [targets]
         for _ in range(3):
             profiles = [below for folder in profiles for below in _real_dirs(folder, problems)]
-    for profile in profiles + _real_dirs(root, problems):
+    return profiles + _real_dirs(root, problems)
+
+
+def sessions_dirs(root: str, problems: "list[WorkcellError]") -> "Iterator[str]":
+    """Yield the folders of records below a root that are real folders; what is no folder goes to `problems`."""
+    for profile in profile_dirs(root, problems):
         sessions = profile + "/sessions"
         try:
             if not stat.S_ISLNK(os.lstat(sessions).st_mode):

@@ -122,6 +122,11 @@ def open_lock(path: str) -> int | None:
         raise
 
 
+def open_folder(path: str) -> int:
+    """Return a descriptor of a scratch folder. start holds a shared lock on it while it works, and so does its git."""
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
 def lock_is_held(fd: int) -> bool:
     """Say whether somebody holds monitor.lock; the probe lets go at once."""
     try:

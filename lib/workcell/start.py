@@ -174,8 +174,12 @@ def carry_out(plan: Plan) -> list[tuple[str, str]]:
     spec["scratch_dir"] = channel.folder
     lock_fd = scratch.open_lock(channel.folder)
     told = False
+    folder_fd = scratch.open_folder(channel.folder)
     try:
+        fcntl.flock(folder_fd, fcntl.LOCK_SH)  # reconcile takes what no record names, but not from under us or our git
+        plan.git.pass_fds = [folder_fd]
         _make(plan, channel)
+        os.close(folder_fd)
         told = True
         channel.go()
         _await_ready(plan, channel)
@@ -262,7 +266,7 @@ def _make(plan: Plan, channel: monitor.Channel) -> None:
     spec = plan.spec
     if spec.get("clone_path"):
         # git holds our end of the channel too: where we are killed, the monitor waits for git before it removes the clone.
-        plan.git.pass_fds = [channel.writing]
+        plan.git.pass_fds.append(channel.writing)
         workspace.clone(plan.git, plan.source, spec["clone_path"], spec["session_id"], spec["uid"], spec["gid"])
     elif spec["git_base"]:
         from workcell import baseline

@@ -47,7 +47,8 @@ def _named(why: "str | None") -> "str | None":
 
 KINDS = (
     "audit-event", "audit-seal", "launch-spec", "session-delete", "session-diff", "session-export", "session-extra",
-    "session-list", "session-record", "session-send", "session-start", "session-stop", "session-verify", "session-wait",
+    "session-list", "session-reconcile", "session-record", "session-send", "session-start", "session-stop",
+    "session-verify", "session-wait",
 )
 _BLANKS = (
     "\t\n\x0b\x0c\r \x85\xa0\u1680"
@@ -956,6 +957,47 @@ def _session_list(value: "Any", where: str) -> "str | None":
     return None
 
 
+def _session_reconcile_items_outcome(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, str) or value not in {
+        "finished", "lost", "sealed", "removed", "alive", "unknown", "foreign", "final",
+    }:
+        return f"{where}: must be finished, lost, sealed, removed, alive, unknown, foreign or final"
+    return None
+
+
+def _session_reconcile_items_dry_run(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, bool):
+        return f"{where}: must be true or false"
+    return None
+
+
+def _session_reconcile_items(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, dict):
+        return f"{where}: must be an object"
+    for field, check in _SESSION_RECONCILE_ITEMS_FIELDS.items():
+        if field in value:
+            why = check(value[field], _below(where, field))
+            if why is not None:
+                return why
+    for field in value:
+        if field not in _SESSION_RECONCILE_ITEMS_FIELDS:
+            return f"{_below(where, field)}: is not a known field"
+    for field in ("session_id", "outcome", "dry_run"):
+        if field not in value:
+            return f"{_below(where, field)}: is missing"
+    return None
+
+
+def _session_reconcile(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, list):
+        return f"{where}: must be an array"
+    for index, item in enumerate(value):
+        why = _session_reconcile_items(item, f"{where}[{index}]")
+        if why is not None:
+            return why
+    return None
+
+
 def _session_send_control_mode(value: "Any", where: str) -> "str | None":
     if value != "detached":
         return f"{where}: must be detached"
@@ -1403,6 +1445,15 @@ _SESSION_EXTRA_FIELDS: "dict[str, Check]" = {
     "version": _version_1,
 }
 
+_SESSION_RECONCILE_ITEMS_FIELDS: "dict[str, Check]" = {
+    "session_id": _filled_line,
+    "outcome": _session_reconcile_items_outcome,
+    "dry_run": _session_reconcile_items_dry_run,
+    "status": _status,
+    "exit_status": _filled_line,
+    "why": _filled_line,
+}
+
 _SESSION_SEND_FIELDS: "dict[str, Check]" = {
     "session_id": _filled_line,
     "sent_bytes": _count,
@@ -1556,6 +1607,11 @@ def session_extra(value: "Any") -> "str | None":
 def session_list(value: "Any") -> "str | None":
     """Check what workcell-session-list --json prints: None if the value fits, else 'FIELD: why'."""
     return _named(_session_list(value, ""))
+
+
+def session_reconcile(value: "Any") -> "str | None":
+    """Check what workcell-session-reconcile --json prints: None if the value fits, else 'FIELD: why'."""
+    return _named(_session_reconcile(value, ""))
 
 
 def session_record(value: "Any") -> "str | None":

@@ -52,7 +52,7 @@ run_wait() {
 }
 
 @test "wait: wrong words exit 2, an unknown session 1" {
-	for words in "" "--id" "--id a --timeout soon" "--id a --forever" "--id a --id b"; do
+	for words in "" "--id" "--id a --timeout soon" "--id a --forever" "--id a --id b --timeout x"; do
 		# shellcheck disable=SC2086
 		run_wait $words
 		[ "$status" -eq 2 ]
