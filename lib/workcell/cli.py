@@ -141,6 +141,19 @@ def number(name: str, value: str, least: int = 0) -> int | None:
     return int(value)
 
 
+def size(name: str, value: str, least: int) -> int | None:
+    """Return an option's value in bytes, None where it was not given: a number, or one with K, M or G (of 1024); UsageError."""
+    if not value:
+        return None
+    digits, unit = (value[:-1], value[-1].upper()) if value[-1].isalpha() else (value, "")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 12) or unit not in ("", "K", "M", "G"):
+        raise UsageError(f"{name} {value!r}", "is no size", "give a number of bytes, or one with K, M or G")
+    found = int(digits) << {"": 0, "K": 10, "M": 20, "G": 30}[unit]
+    if found < least:
+        raise UsageError(f"{name} {value!r}", f"is less than {least} bytes", "give more")
+    return found
+
+
 def whole_seconds(name: str, value: str) -> float:
     """Return an option's value as seconds, 0 or more; raise UsageError."""
     try:

@@ -6,7 +6,7 @@ repeated without harm, so a crash in between leaves nothing that the next comman
 
 import os
 
-from workcell import audit, cli, clock, console, events, layout, liveness, lock, record, runtimes, scratch, seal
+from workcell import audit, cli, clock, console, events, layout, liveness, lock, record, runtimes, safe_open, scratch, seal
 from workcell.errors import WorkcellError
 
 TYPE_CHECKING = False
@@ -91,8 +91,11 @@ def _keep_transcript(fields: "dict[str, Any]", spec: "dict[str, Any]", folder: s
 
     try:
         started = calendar.timegm(time.strptime(fields["started_at"], "%Y-%m-%dT%H:%M:%SZ"))
-        atomic.make_dir(os.path.dirname(target))
-        parent = os.open(os.path.dirname(target), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if "transcript_log_path" in spec:
+            parent = safe_open.open_output_dir(os.path.dirname(target))
+        else:
+            atomic.make_dir(os.path.dirname(target))
+            parent = safe_open.open_dir(os.path.dirname(target))
         name = os.path.basename(target)
         temporary = f"{name}.{os.urandom(8).hex()}.tmp"
         try:
@@ -110,8 +113,8 @@ def _keep_transcript(fields: "dict[str, Any]", spec: "dict[str, Any]", folder: s
                 pass
         finally:
             os.close(parent)
-    except OSError:
-        pass
+    except (OSError, WorkcellError) as error:
+        cli.complain(f"{fields['session_id']}: no transcript: {error}")
 
 
 class Outcome:

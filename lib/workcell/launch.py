@@ -186,7 +186,8 @@ def container_name(agent: str, mode: str, folder: str) -> str:
 def first_record(spec: "dict[str, Any]", agent: agents.Agent, source: workspace.Source, monitor_pid: int) -> "dict[str, Any]":
     """Return the record of a session that is about to start."""
     isolated = spec["workspace_mode"] == "isolated"
-    transcript = layout.transcript_path(spec["profile_dir"], spec["session_id"]) if spec["transcript"] else ""
+    own_place = layout.transcript_path(spec["profile_dir"], spec["session_id"])
+    transcript = spec.get("transcript_log_path", own_place) if spec["transcript"] else ""
     return {
         "session_id": spec["session_id"],
         "profile": spec["profile"],
@@ -234,6 +235,8 @@ def new_spec(
     network: str,
     seccomp: bool,
     transcript: bool,
+    transcript_log: str,
+    transcript_limit: int | None,
     debug_log: str,
 ) -> "dict[str, Any]":
     """Return a launch spec without its scratch folder; raise PreconditionError where its paths are taken."""
@@ -277,6 +280,10 @@ def new_spec(
     }
     if isolated:
         spec["clone_path"] = path
+    if transcript_log:
+        spec["transcript_log_path"] = transcript_log
+    if transcript_limit:
+        spec["transcript_limit_bytes"] = transcript_limit
     if debug_log:
         spec["debug_log_path"] = debug_log
     return spec

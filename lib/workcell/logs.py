@@ -406,6 +406,35 @@ def _as_text(lines: "Iterator[bytes | None]") -> "Iterator[bytes | None]":
         yield replay.plain(rest).encode() + b"\n"
 
 
+def recorded_tail(fields: "dict[str, Any]", path: str, limit_bytes: int) -> "tuple[bytes, tuple[int, int]]":
+    """Return (the newest output in the kept recording of a session, size of its terminal as (rows, columns) at the end)."""
+    import json
+
+    from workcell import console
+
+    data, rows, columns = b"", *console.DEFAULT_SIZE
+    is_cast = False
+    for line in _lines_of(_copied(Source(fields, path, "transcript"), path, False, None)):
+        if line is None:
+            continue
+        if is_cast:
+            data += _output_in(line)
+        elif not data and _is_header(line):
+            is_cast = True
+        else:
+            data += line
+        if len(data) > 4 * limit_bytes:
+            data = data[-limit_bytes:]
+        if is_cast and b'"r"' in line or b'"width"' in line:
+            try:
+                event = json.loads(line)
+                width, height = event[2].split("x") if isinstance(event, list) else (event["width"], event["height"])
+                rows, columns = max(1, int(height)), max(1, int(width))
+            except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+                continue
+    return data[-limit_bytes:], (rows, columns)
+
+
 def _is_header(line: bytes) -> bool:
     import json
 

@@ -245,7 +245,8 @@ class Monitor:
         flags = os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         self._input_fd = os.open(os.path.join(self.folder, scratch.TERMINAL_INPUT), flags)
         self._control_fd = os.open(os.path.join(self.folder, scratch.CONTROL), flags)
-        self._console = console.Writer(os.path.join(self.folder, scratch.CONSOLE), size=self._size)
+        limit = self.spec.get("transcript_limit_bytes", console.DEFAULT_LIMIT_BYTES)
+        self._console = console.Writer(os.path.join(self.folder, scratch.CONSOLE), limit, self._size)
         self._wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 # An agent that cannot even begin ends within this time of being ready, and start can say so.
 ENDS_AT_ONCE_S = 0.04
+LEAST_TRANSCRIPT_BYTES = 1 << 16
 
 
 class Plan:
@@ -71,11 +72,11 @@ def prepare(options: "Any") -> Plan:
     argv = [*agent.command, *agent.autonomy[options.agent_autonomy], *(options.rest or [])]
     if not argv:
         raise UsageError("agent command", "no program was given", "add -- PROGRAM [ARG...]")
-    if any("\n" in word or "\r" in word for word in (options.profile, options.debug_log)):
+    if any("\n" in word or "\r" in word for word in (options.profile, options.debug_log, options.transcript)):
         raise UsageError("option value", "must not contain a newline or a carriage return", "see --help")
     isolated = options.session_workspace == "isolated"
     path = workspace.check_folder(options.workspace)
-    for name in (path, layout.state_root(), options.debug_log):
+    for name in (path, layout.state_root(), options.debug_log, options.transcript):
         if not name.isprintable() and any("\udc80" <= c <= "\udcff" for c in name):
             raise PreconditionError(repr(name), "is no UTF-8, and no record could name it", "rename it")
     profile = layout.check_profile(options.profile) if options.profile else layout.derived_profile(path)
@@ -86,6 +87,12 @@ def prepare(options: "Any") -> Plan:
     else:
         workspace.check_direct(source, options.allow_nongit_workspace)
     debug_log = check_log_path(options.debug_log) if options.debug_log else ""
+    transcript_log = check_log_path(options.transcript) if options.transcript else ""
+    if transcript_log and options.no_transcript:
+        raise UsageError("options --transcript and --no-transcript", "exclude each other", "give one of them")
+    if transcript_log and transcript_log == debug_log:
+        raise UsageError(options.transcript, "is the debug log too", "name two files")
+    transcript_limit = cli.size("--transcript-limit", options.transcript_limit, LEAST_TRANSCRIPT_BYTES)
     runtime, why = launch.choose_target(options.target)
     plan = Plan(runtime, agent, source, git)
     launch.check_state_for(runtime, options.share_state, plan.warnings)
@@ -118,6 +125,8 @@ def prepare(options: "Any") -> Plan:
         network=options.network if confined else "host",
         seccomp=options.seccomp == "on",
         transcript=not options.no_transcript,
+        transcript_log=transcript_log,
+        transcript_limit=transcript_limit,
         debug_log=debug_log,
     )
     if confined and not isolated:

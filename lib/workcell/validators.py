@@ -47,8 +47,8 @@ def _named(why: "str | None") -> "str | None":
 
 KINDS = (
     "audit-event", "audit-seal", "launch-spec", "session-delete", "session-diff", "session-export", "session-extra",
-    "session-list", "session-reconcile", "session-record", "session-send", "session-start", "session-stop",
-    "session-verify", "session-wait",
+    "session-list", "session-reconcile", "session-record", "session-screen", "session-send", "session-start",
+    "session-stop", "session-verify", "session-wait",
 )
 _BLANKS = (
     "\t\n\x0b\x0c\r \x85\xa0\u1680"
@@ -998,6 +998,62 @@ def _session_reconcile(value: "Any", where: str) -> "str | None":
     return None
 
 
+def _session_screen_cursor_hidden(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, bool):
+        return f"{where}: must be true or false"
+    return None
+
+
+def _session_screen_cursor(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, dict):
+        return f"{where}: must be an object"
+    for field, check in _SESSION_SCREEN_CURSOR_FIELDS.items():
+        if field in value:
+            why = check(value[field], _below(where, field))
+            if why is not None:
+                return why
+    for field in value:
+        if field not in _SESSION_SCREEN_CURSOR_FIELDS:
+            return f"{_below(where, field)}: is not a known field"
+    for field in ("row", "column", "hidden"):
+        if field not in value:
+            return f"{_below(where, field)}: is missing"
+    return None
+
+
+def _session_screen_alternate(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, bool):
+        return f"{where}: must be true or false"
+    return None
+
+
+def _session_screen_lines(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, list):
+        return f"{where}: must be an array"
+    for index, item in enumerate(value):
+        why = _line(item, f"{where}[{index}]")
+        if why is not None:
+            return why
+    return None
+
+
+def _session_screen(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, dict):
+        return f"{where}: must be an object"
+    for field, check in _SESSION_SCREEN_FIELDS.items():
+        if field in value:
+            why = check(value[field], _below(where, field))
+            if why is not None:
+                return why
+    for field in value:
+        if field not in _SESSION_SCREEN_FIELDS:
+            return f"{_below(where, field)}: is not a known field"
+    for field in ("session_id", "rows", "columns", "cursor", "alternate", "lines"):
+        if field not in value:
+            return f"{_below(where, field)}: is missing"
+    return None
+
+
 def _session_send_control_mode(value: "Any", where: str) -> "str | None":
     if value != "detached":
         return f"{where}: must be detached"
@@ -1272,6 +1328,8 @@ _LAUNCH_SPEC_FIELDS: "dict[str, Check]" = {
     "gid": _count,
     "seccomp": _launch_spec_seccomp,
     "transcript": _launch_spec_transcript,
+    "transcript_log_path": _absolute_path,
+    "transcript_limit_bytes": _count,
     "debug_log_path": _absolute_path,
     "container_name": _container_name,
     "stop_signal": _filled_line,
@@ -1452,6 +1510,21 @@ _SESSION_RECONCILE_ITEMS_FIELDS: "dict[str, Check]" = {
     "status": _status,
     "exit_status": _filled_line,
     "why": _filled_line,
+}
+
+_SESSION_SCREEN_CURSOR_FIELDS: "dict[str, Check]" = {
+    "row": _count,
+    "column": _count,
+    "hidden": _session_screen_cursor_hidden,
+}
+
+_SESSION_SCREEN_FIELDS: "dict[str, Check]" = {
+    "session_id": _filled_line,
+    "rows": _count,
+    "columns": _count,
+    "cursor": _session_screen_cursor,
+    "alternate": _session_screen_alternate,
+    "lines": _session_screen_lines,
 }
 
 _SESSION_SEND_FIELDS: "dict[str, Check]" = {
@@ -1670,6 +1743,11 @@ def session_record(value: "Any") -> "str | None":
         except (KeyError, TypeError):
             pass  # a field is missing, or is no text: the exact check says which
     return _named(_session_record(value, ""))
+
+
+def session_screen(value: "Any") -> "str | None":
+    """Check what workcell-session-screen --json prints: None if the value fits, else 'FIELD: why'."""
+    return _named(_session_screen(value, ""))
 
 
 def session_send(value: "Any") -> "str | None":

@@ -169,3 +169,46 @@ def test_the_debug_log_of_a_session_is_followed_to_its_end(world, readers):
     printed, _ = log.end()
     with open(path, "rb") as stream:
         assert printed == stream.read()
+
+
+# --- the recording
+
+
+def test_the_recording_can_have_a_place_and_a_limit_of_its_own(world, target):
+    world.make_repo()
+    place = os.path.join(world.home, "casts")
+    os.mkdir(place)
+    path = os.path.join(place, "x.cast")
+    printer = "import sys\nfor n in range(20000): sys.stdout.write(f'line {n}\\n')"
+    words = ("--transcript", path, "--transcript-limit", "64K", "--", "python3", "-c", printer)
+    session_id = world.start(*words, target=target)
+    assert world.session("wait", "--id", session_id).exit_status == 0
+    assert world.show(session_id)["transcript_log_path"] == path and os.stat(path).st_mode & 0o777 == 0o600
+    with open(path, encoding="utf-8") as stream:
+        header, *lines = [json.loads(line) for line in stream]
+    assert header["version"] == 2 and [line[1] for line in lines].count("m") == 1  # the gap is marked
+    text = "".join(line[2] for line in lines if line[1] == "o")
+    assert 64 << 10 <= len(text) <= 5 * (16 << 10) + (64 << 10) and text.endswith("line 19999\r\n")
+    done = world.session("logs", "--id", session_id, "--kind", "transcript", "--text", "--tail", "1")
+    assert done.stdout == "line 19999\n"
+    # It is the operator's: delete leaves it where it is.
+    assert world.session("delete", "--id", session_id).values["kept"] == "transcript_log"
+    assert os.path.exists(path)
+
+
+def test_a_place_for_the_recording_that_cannot_be_is_refused(world):
+    world.make_repo()
+    link = os.path.join(world.home, "link")
+    os.symlink("/etc/hostname", link)
+    for words, message in (
+        (("--transcript", link), "is a link"),
+        (("--transcript", os.path.join(world.home, "none", "x")), "does not exist"),
+        (("--transcript", world.home), "is no regular file"),
+        (("--transcript", "x", "--no-transcript"), "exclude each other"),
+        (("--transcript", "x", "--debug-log", "x"), "is the debug log too"),
+        (("--transcript-limit", "1K"), "is less than 65536 bytes"),
+        (("--transcript-limit", "much"), "is no size"),
+    ):
+        done = world.session("start", "--agent", "command", *words, "--", "true")
+        assert done.exit_status == 2 and message in done.stderr, done
+    assert world.scratch_folders() == []

@@ -25,7 +25,6 @@ from life import (
 )
 from support import processes_with, wait_until
 
-
 QUIET = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 

@@ -318,3 +318,63 @@ def test_attach_leaves_its_events_and_only_while_the_session_lives(world, shell,
     world.session("stop", "--id", shell)
     events = re.findall(r"event=(\S+)", world.session("timeline", "--id", shell).stdout)
     assert events == ["launch", "attach-attempt", "attach", "stop-request", "exit"]
+
+
+def test_only_the_terminal_that_types_answers_what_the_program_asks(world, attach):
+    world.make_repo()
+    asks = ECHO.replace("d=sys.stdin", "sys.stdout.write('\\x1b[c')\n d=sys.stdin")
+    session_id = world.start("--", "python3", "-c", asks)
+    first, second = attach(session_id), attach(session_id)
+    for child in (first, second):
+        child.expect("ready")
+    first.send("k")
+    second.expect("6b")
+    wait_until(lambda: "6b" in world.console(session_id), what="the key")
+    # Both terminals see the question, and both answer.
+    second.send("\x1b[?62;9c")
+    first.send("\x1b[?1;2c")
+    first.expect("1b5b3f313b3263")
+    assert "36323b39" not in world.console(session_id)
+    second.send("y")  # a person is always heard, and then it is that terminal's turn
+    second.expect("79")
+    second.send("\x1b[?62;9c")
+    second.expect("1b5b3f36323b3963")
+    for child in (first, second):
+        child.send("\x1c")
+        assert end_of(child) == 0
+    world.session("stop", "--id", session_id, "--force")
+
+
+def test_a_client_that_hangs_holds_up_neither_the_next_nor_its_size(shell, attach):  # A10
+    first = attach(shell, size=(30, 90))
+    first.expect(PROMPT)
+    first.kill(signal.SIGSTOP)
+    second = attach(shell, size=(25, 70))
+    second.expect(PROMPT)
+    expect_size(second, 25, 70)
+    second.setwinsize(26, 71)
+    expect_size(second, 26, 71)
+    first.kill(signal.SIGKILL)
+    assert end_of(first) == 128 + signal.SIGKILL
+    expect_size(second, 26, 71)
+    third = attach(shell, size=(40, 100))
+    third.expect(PROMPT)
+    third.send("\x1c")
+    assert end_of(third) == 0
+    expect_size(second, 26, 71)  # and not that of the dead one
+    second.send("\x1c")
+    assert end_of(second) == 0
+
+
+def test_what_is_typed_while_the_session_ends_is_neither_shown_twice_nor_given_to_anybody_else(world, attach):  # D04
+    world.make_repo()
+    session_id = world.start("--", "sh", "-c", "stty -echo; printf 'line 1\\nline 2\\n'; read line; echo \"got $line\"; exit 6")
+    child = attach(session_id)
+    child.expect("line 2")
+    child.send("one\rtwo\rthree\r")
+    assert end_of(child) == 6
+    shown = child.before.replace("\r", "")
+    assert shown.count("got one") == 1 and "two" not in shown and "three" not in shown
+    with open(world.show(session_id)["transcript_log_path"], encoding="utf-8") as stream:
+        text = stream.read()
+    assert text.count("line 1") == text.count("got one") == 1 and "three" not in text
