@@ -59,6 +59,9 @@ def decode(data: bytes, path: str = "record") -> "dict[str, Any]":
         raise UnreadableError(path, f"byte {error.start} is no UTF-8") from None
     except (ValueError, RecursionError) as error:
         raise UnreadableError(path, f"is no JSON record: {error}" if data.strip() else "is empty") from None
+    version = fields.get("version") if type(fields) is dict else None
+    if type(version) is int and version > 1:
+        raise UnreadableError(path, f"version: must be 1, and this is {version}", "use the newer tool that wrote it")
     why = validators.session_record(fields)
     if why and type(fields) is dict:
         why = validators.session_record(with_defaults(fields))

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -76,7 +77,7 @@ def test_the_state_root_may_be_reached_through_a_link_of_ones_own(world):
     os.symlink(real, world.state)
     session_id = world.start("--", "true")
     assert world.session("wait", "--id", session_id).exit_status == 0
-    assert verdict(world, session_id) == "verified"
+    assert world.session("verify", "--id", session_id).values["session_verify"] == "verified"
 
 
 def test_the_state_root_is_found_as_any_program_would(world):
@@ -120,6 +121,20 @@ if os.geteuid() == 0:  # who else could become another user, or have a file syst
 
     def test_an_ordinary_user_leads_the_same_life(ordinary, target):
         life_of(ordinary, target)
+
+    def test_a_log_that_cannot_be_written_for_a_while_fails_an_attachment_cleanly_and_not_the_next(ordinary):  # G14
+        session_id = ordinary.start("--", "sh", "-c", "echo is up; read line; exit 3")
+        wait_for_output(ordinary, session_id)
+        log = record_of(ordinary, session_id)["audit_log_path"]
+        os.chmod(log, 0o400)
+        done = ordinary.session("attach", "--id", session_id)
+        assert done.exit_status == 1 and len(done.stderr.splitlines()) == 1, done
+        assert found_status(ordinary, session_id) == "running"
+        os.chmod(log, 0o600)
+        child = ordinary.popen("workcell-session-attach", "--id", session_id, stdin=-3, stdout=subprocess.PIPE)
+        assert ordinary.session("send", "--id", session_id, "--message", "x").exit_status == 0
+        assert b"is up" in child.communicate(timeout=30)[0] and child.returncode == 3
+        assert_nothing_left(ordinary)
 
     def test_an_ordinary_user_finds_and_ends_what_lost_its_monitor(ordinary, target):
         session_id = ordinary.start("--", "sh", "-c", "trap '' HUP; echo is up; while :; do sleep 1000; done", target=target)
