@@ -7,7 +7,7 @@ Usage: bench.py [--records N] [--events N] [--rounds N] [--strict] [PART...]
   --events N   lines of the large log (default as many as records, but not below 100000)
   --rounds N   how often each thing is done; the least counts (default 5)
   --strict     end with 1 where a ratio is above its limit
-  PART         only these: start-up, one, list, verify, append, launch
+  PART         only these: start-up, one, list, verify, append, launch, live
 
 Times are processor time of the whole command, which other work on the machine disturbs least; where two processes share the
 work it is the time on the clock. What a ratio is of stands in its row.
@@ -23,13 +23,14 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
 import generate
+import terminals
 
 from support import BIN, World
 from workcell import audit
 
 PYTHON = sys.executable
 SCALE = float(os.environ.get("WORKCELL_SCALE", "0.1"))
-PARTS = ("start-up", "one", "list", "verify", "append", "launch")
+PARTS = ("start-up", "one", "list", "verify", "append", "launch", "live")
 
 # What cannot be done without: find, open, read and close each file.
 FLOOR_OF_LIST = """
@@ -310,6 +311,56 @@ class Bench:
             extra_ms,
             150,
         )
+
+    def live(self):
+        """A terminal on a session, against bare ones and other keepers of terminals; and what a quiet session costs."""
+        world = World(os.path.join(self.folder, "live"))
+        world.make_repo()
+        try:
+            self._echo(world)
+            self._flood(world)
+            session_id = world.start("--", "sleep", "1000")
+            seconds = 10
+            used_s = terminals.idle_cpu_s(world.mark, seconds)
+            world.session("stop", "--id", session_id, "--force")
+            shown = f"{used_s * 1000:.0f} ms"
+            self.row("a quiet session, processor time in 10 s", shown, "of 10 s, in per cent", used_s / seconds * 100, 0.1)
+        finally:
+            world.close()
+
+    def _echo(self, world):
+        found = {}
+        for way in terminals.ways(terminals.ECHO, world):
+            way.wait_for(b"ready")
+            way.settle()
+            found[way.name] = terminals.echo_ms(way, 500 if SCALE < 1 else 5000)
+            way.close()
+        ours, bare = found.pop("ours"), found["bare"]
+        shown = f"p50 {bare[0]:.2f} p99 {bare[1]:.2f} bare"
+        self.row("echo of a key, p50, ms more", f"{ours[0]:.2f} ms", shown, ours[0] - bare[0], 3)
+        self.row("echo of a key, p99, ms more", f"{ours[1]:.2f} ms", shown, ours[1] - bare[1], 3)
+        for name in ("dtach", "tmux"):
+            if name in found:
+                shown = f"p50 {found[name][0]:.2f} p99 {found[name][1]:.2f} {name}"
+                self.row(f"echo of a key, p99, ratio to {name}", f"{ours[1]:.2f} ms", shown, ours[1] / found[name][1], 99)
+
+    def _flood(self, world):
+        lines = 5_000_000 if SCALE >= 1 else 500_000
+        size = sum(len(str(number)) + 1 for number in range(1, lines + 1))
+        words = [word.replace("{lines}", str(lines)) for word in terminals.FLOOD]
+        found = {}
+        for way in terminals.ways(words, world):
+            way.wait_for(b"ready")
+            way.settle()
+            found[way.name] = size / terminals.flood_s(way) / 1e6
+            way.close()
+        ours = found.pop("ours")
+        self.row(f"output of seq {lines}, 10 MB/s to ours", f"{ours:.1f} MB/s", "10 MB/s", 10 / ours, 1)
+        for name, rate in found.items():
+            limit = 1 if name == "tmux" else 99
+            self.row(
+                f"output of seq {lines}, {name} to ours", f"{ours:.1f} MB/s", f"{rate:.1f} MB/s {name}", rate / ours, limit
+            )
 
 
 def main():

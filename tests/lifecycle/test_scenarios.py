@@ -4,7 +4,7 @@ import os
 import signal
 
 from life import found_status, record_of, tree, verdict, wait_for_output
-from support import wait_until
+from support import scaled, wait_until
 
 
 def test_a_monitor_that_was_stopped_for_a_while_loses_no_output_and_ends_nothing(world, target):  # L04
@@ -57,7 +57,7 @@ def test_files_of_a_newer_tool_are_kept_named_as_such_and_hide_nothing(world):  
 def test_everything_a_session_prints_at_its_end_is_kept_however_short_its_life(world, target):
     world.make_repo()
     printer = "import os; os.write(1, b'x' * 65536 + b'end')"
-    ids = [world.start("--", "python3", "-c", printer, target=target) for _ in range(3)]
+    ids = [world.start("--", "python3", "-c", printer, target=target) for _ in range(scaled(500) // 5)]
     for session_id in ids:
         world.session("wait", "--id", session_id)
         assert world.transcript(session_id) == "x" * 65536 + "end"

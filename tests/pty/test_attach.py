@@ -1,5 +1,6 @@
 """attach on real terminals: what is typed arrives, what is shown is the session's, and the terminal is as it was afterwards."""
 
+import hashlib
 import os
 import re
 import signal
@@ -378,3 +379,17 @@ def test_what_is_typed_while_the_session_ends_is_neither_shown_twice_nor_given_t
     with open(world.show(session_id)["transcript_log_path"], encoding="utf-8") as stream:
         text = stream.read()
     assert text.count("line 1") == text.count("got one") == 1 and "three" not in text
+
+
+@pytest.mark.parametrize("mode", ["raw", "canonical"])
+def test_a_megabyte_that_is_pasted_arrives_byte_for_byte(world, attach, mode):  # C01, C02
+    world.make_repo()
+    size = 1 << 20
+    text = (bytes(range(0x20, 0x7F)) * (size // 95 + 1))[: size - 1].replace(b"\\", b"/") + b"\n"
+    settings = {"raw": "raw -echo", "canonical": "-echo"}[mode]
+    session_id = world.start("--", "sh", "-c", f"stty {settings}; printf ready; head -c {size} | sha256sum; printf done")
+    child = attach(session_id)
+    child.expect("ready")
+    child.send(text.decode())
+    child.expect(hashlib.sha256(text).hexdigest(), timeout=60)
+    assert end_of(child) == 0
