@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 # An agent that cannot even begin ends within this time of being ready, and start can say so.
-ENDS_AT_ONCE_S = 0.04
+ENDS_AT_ONCE_S = 0.025
 LEAST_TRANSCRIPT_BYTES = 1 << 16
 
 

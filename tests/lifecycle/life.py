@@ -284,7 +284,7 @@ def adapter_pid(session_id, world):
     for pid in session_pids(world, session_id):
         with open(f"/proc/{pid}/cmdline", "rb") as stream:
             words = stream.read().split(b"\0")
-        if any(word.endswith(b"pty_adapter.py") for word in words[1:5]):
+        if any(word.endswith((b"pty_adapter.py", b".pyc")) for word in words[1:5]):
             return pid
     raise AssertionError("no adapter")
 

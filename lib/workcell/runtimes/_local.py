@@ -24,6 +24,47 @@ def adapter_path() -> str:
     return os.path.join(layout.data_dir("adapter"), "pty_adapter.py")
 
 
+def adapter_for(python: str) -> str:
+    """Return the adapter as an interpreter starts it soonest: compiled, where that is of our own version, else the source.
+
+    A script is compiled anew each time that it is run, which for the adapter is an eighth of a start. The bytecode lies where
+    Python keeps that of modules, and is made when it is first missed.
+    """
+    source = adapter_path()
+    if os.path.basename(python) != f"python{sys.version_info[0]}.{sys.version_info[1]}":
+        return source
+    folder, name = os.path.split(source)
+    compiled = os.path.join(folder, "__pycache__", f"{name[:-3]}.{sys.implementation.cache_tag}.pyc")
+    try:
+        if _is_of(compiled, source):
+            return compiled
+        if not sys.dont_write_bytecode:
+            import py_compile
+
+            py_compile.compile(source, compiled, doraise=True)
+            os.chmod(compiled, 0o644)  # whoever the agent runs as has to read it
+            os.chmod(os.path.dirname(compiled), 0o755)
+            if _is_of(compiled, source):
+                return compiled
+    except Exception:  # a read-only installation, a full disk: the source does as well
+        return source
+    return source
+
+
+def _is_of(compiled: str, source: str) -> bool:
+    """Say whether bytecode is of a source as it is now, by the header that PEP 552 defines, and may be read by all."""
+    from _frozen_importlib_external import MAGIC_NUMBER
+
+    try:
+        with open(compiled, "rb") as stream:
+            header, mode = stream.read(16), os.fstat(stream.fileno()).st_mode
+    except FileNotFoundError:
+        return False
+    found = os.stat(source)
+    stamp = [number & 0xFFFFFFFF for number in (0, int(found.st_mtime), found.st_size)]
+    return bool(mode & 0o004) and header == MAGIC_NUMBER + b"".join(number.to_bytes(4, "little") for number in stamp)
+
+
 def interpreter() -> tuple[str, str]:
     """Return (path, prefix to be shown, "" where it lies in the system's folders) of a Python 3.8+ for the adapter.
 

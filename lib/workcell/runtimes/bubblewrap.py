@@ -337,7 +337,9 @@ def plan(launch: Launch) -> tuple[list[str], dict[int, bytes]]:
     for folder in ("/tmp", "/var/tmp", "/state", "/dev/shm"):
         words += ["--perms", "1777", "--tmpfs", folder]
     words += ["--perms", "0755", "--tmpfs", "/run", "--perms", "0755", "--dir", "/run/workcell"]
-    words += ["--ro-bind", _local.adapter_path(), ADAPTER]
+    adapter = _local.adapter_for(python)
+    shown_adapter = ADAPTER if adapter.endswith(".py") else ADAPTER + "c"
+    words += ["--ro-bind", adapter, shown_adapter]
     # The temporary folder is everybody's, sticky; the one with the FIFO is made here, so that as root the agent can't move it.
     words += ["--perms", "1777", "--dir", TEMPORARY, "--perms", "0755", "--dir", os.path.dirname(INPUT)]
 
@@ -372,7 +374,7 @@ def plan(launch: Launch) -> tuple[list[str], dict[int, bytes]]:
         "--",
         *_drop(spec["uid"], spec["gid"]),
     ]
-    words += ["/bin/sh", "-c", _PREPARE, "sh", python, "-I", "-S", ADAPTER, "--", *launch.argv]
+    words += ["/bin/sh", "-c", _PREPARE, "sh", python, "-I", "-S", shown_adapter, "--", *launch.argv]
     if launch.home_seed:
         data(SEED_FD, launch.home_seed)
     return words, contents

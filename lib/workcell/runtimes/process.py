@@ -26,7 +26,7 @@ def probe() -> str:
 def plan(launch: Launch) -> tuple[list[str], dict[int, bytes]]:
     """Return (the whole command, no descriptors); nothing is started."""
     python, _ = _local.interpreter()
-    return [python, "-I", "-S", _local.adapter_path(), "--", *launch.argv], {}
+    return [python, "-I", "-S", _local.adapter_for(python), "--", *launch.argv], {}
 
 
 def start(launch: Launch, tty_fd: int) -> int:
