@@ -361,7 +361,7 @@ def test_a_dry_run_prints_the_command_and_makes_nothing(world, target):
     before = tree(world.home)
     done = world.session("start", "--agent", "command", "--target", target, "--dry-run", "--", "sh", "-c", "exit 3")
     assert done.exit_status == 0, done
-    assert "pty_adapter.py" in done.stdout and done.stdout.endswith("-- /usr/bin/sh -c 'exit 3'\n")
+    assert "pty_adapter." in done.stdout and done.stdout.endswith("-- /usr/bin/sh -c 'exit 3'\n")
     assert tree(world.home) == before
     assert not os.path.exists(world.state)
 
