@@ -214,6 +214,7 @@ def first_record(spec: "dict[str, Any]", agent: agents.Agent, source: workspace.
         "session_audit_dir": spec["scratch_dir"],
         "audit_log_path": os.path.join(spec["profile_dir"], "workcell.audit.log"),
         "debug_log_path": spec.get("debug_log_path", ""),
+        "file_trace_log_path": spec.get("file_trace_log_path", ""),
         "transcript_log_path": transcript,
         "started_at": spec["started_at"],
         "observed_at": clock.utc_now(),
@@ -238,6 +239,7 @@ def new_spec(
     transcript_log: str,
     transcript_limit: int | None,
     debug_log: str,
+    file_trace_log: str,
 ) -> "dict[str, Any]":
     """Return a launch spec without its scratch folder; raise PreconditionError where its paths are taken."""
     from workcell.runtimes import bubblewrap
@@ -280,6 +282,8 @@ def new_spec(
     }
     if isolated:
         spec["clone_path"] = path
+    if file_trace_log:
+        spec["file_trace_log_path"] = file_trace_log
     if transcript_log:
         spec["transcript_log_path"] = transcript_log
     if transcript_limit:

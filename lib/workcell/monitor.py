@@ -15,7 +15,7 @@ import struct
 import termios
 import time
 
-from workcell import clock, console, finish, layout, record, runtimes, scratch, workspace
+from workcell import clock, console, finish, layout, record, runtimes, scratch, trace, workspace
 from workcell.errors import WorkcellError
 from workcell.run import exit_status_of
 from workcell.runtimes import _local
@@ -30,6 +30,7 @@ KILL_AFTER_S = 10.0
 INPUT_LIMIT_BYTES = 1 << 16
 TOUCH_EVERY_S = 3600.0
 REPAINT_S = 0.06
+LAST_COMPARISON_S = 2.0
 LARGEST_SIDE = 10_000
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -180,6 +181,8 @@ class Monitor:
         self._reason = ""
         self._terminated = False
         self._lock_fd = lock_fd
+        self._trace: trace.Collector | None = None
+        self._trace_fd = -1
 
     # --- the whole way
 
@@ -258,10 +261,48 @@ class Monitor:
         self._master, slave = os.openpty()
         os.set_blocking(self._master, False)
         self._apply_size(self._size)
+        self._begin_trace()
         try:
             self._child = self.runtime.start(self.launch, slave)
         finally:
             os.close(slave)
+            if self.launch.trace_fd >= 0:
+                os.close(self.launch.trace_fd)
+
+    def _begin_trace(self) -> None:
+        if "file_trace_log_path" not in self.spec:
+            return
+        self._trace = trace.Collector(trace.open_log(self.spec["file_trace_log_path"]))
+        self._trace.launched(self.spec["agent"], "cli", self.spec["mode"])
+        self._trace_fd, self.launch.trace_fd = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._trace_fd, False)
+
+    def _read_trace(self) -> bool:
+        """Move what the tracer has told to the trace log; say whether there may be more."""
+        try:
+            data = os.read(self._trace_fd, 1 << 16)
+        except BlockingIOError:
+            return True
+        if data and self._trace:
+            self._trace.feed(data)
+        return bool(data)
+
+    def _end_trace(self, exit_status: int) -> None:
+        if self._trace is None:
+            return
+        if self._trace_fd >= 0:
+            # In a sandbox it is over by now: its adapter has waited for it. Of a plain process we are who has to ask.
+            for pid in _local.session_processes(self.session_id):
+                if _local.is_tracer(pid):
+                    os.kill(pid, signal.SIGTERM)
+            deadline = clock.monotonic_s() + LAST_COMPARISON_S
+            poller = select.poll()
+            poller.register(self._trace_fd, select.POLLIN)
+            while poller.poll(max(0.0, deadline - clock.monotonic_s()) * 1000) and self._read_trace():
+                pass
+            os.close(self._trace_fd)
+        self._trace.ended(self.spec["agent"], exit_status)
+        self._trace, self._trace_fd = None, -1
 
     # --- the loop
 
@@ -269,6 +310,8 @@ class Monitor:
         poller = select.poll()
         for fd in (self._master, self._input_fd, self._control_fd, self._wake_read):
             poller.register(fd, select.POLLIN)
+        if self._trace_fd >= 0:
+            poller.register(self._trace_fd, select.POLLIN)
         ready_by = clock.monotonic_s() + READY_TIMEOUT_S
         while self._exit_status is None:
             accepts = select.POLLIN | (select.POLLOUT if self._pending else 0)
@@ -286,6 +329,9 @@ class Monitor:
                         poller.unregister(fd)
                 elif fd == self._input_fd:
                     self._pending += self._read(fd)
+                elif fd == self._trace_fd:
+                    if not self._read_trace():
+                        poller.unregister(fd)
                 elif fd == self._control_fd:
                     self._control(self._read(fd))
                 else:
@@ -488,6 +534,7 @@ class Monitor:
 
     def _finish(self) -> None:
         exit_status = self._exit_status if self._exit_status is not None else finish.FALLBACK_EXIT_STATUS
+        self._end_trace(exit_status)
         self._end_orphans()
         status = ""
         if not self._ready:

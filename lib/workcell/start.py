@@ -72,11 +72,14 @@ def prepare(options: "Any") -> Plan:
     argv = [*agent.command, *agent.autonomy[options.agent_autonomy], *(options.rest or [])]
     if not argv:
         raise UsageError("agent command", "no program was given", "add -- PROGRAM [ARG...]")
-    if any("\n" in word or "\r" in word for word in (options.profile, options.debug_log, options.transcript)):
+    if any(
+        "\n" in word or "\r" in word
+        for word in (options.profile, options.debug_log, options.transcript, options.file_trace_log)
+    ):
         raise UsageError("option value", "must not contain a newline or a carriage return", "see --help")
     isolated = options.session_workspace == "isolated"
     path = workspace.check_folder(options.workspace)
-    for name in (path, layout.state_root(), options.debug_log, options.transcript):
+    for name in (path, layout.state_root(), options.debug_log, options.transcript, options.file_trace_log):
         if not name.isprintable() and any("\udc80" <= c <= "\udcff" for c in name):
             raise PreconditionError(repr(name), "is no UTF-8, and no record could name it", "rename it")
     profile = layout.check_profile(options.profile) if options.profile else layout.derived_profile(path)
@@ -90,8 +93,10 @@ def prepare(options: "Any") -> Plan:
     transcript_log = check_log_path(options.transcript) if options.transcript else ""
     if transcript_log and options.no_transcript:
         raise UsageError("options --transcript and --no-transcript", "exclude each other", "give one of them")
-    if transcript_log and transcript_log == debug_log:
-        raise UsageError(options.transcript, "is the debug log too", "name two files")
+    file_trace_log = check_log_path(options.file_trace_log) if options.file_trace_log else ""
+    named = [path for path in (debug_log, transcript_log, file_trace_log) if path]
+    if len(set(named)) < len(named):
+        raise UsageError(max(named, key=named.count), "is named for two logs", "name two files")
     transcript_limit = cli.size("--transcript-limit", options.transcript_limit, LEAST_TRANSCRIPT_BYTES)
     runtime, why = launch.choose_target(options.target)
     plan = Plan(runtime, agent, source, git)
@@ -128,6 +133,7 @@ def prepare(options: "Any") -> Plan:
         transcript_log=transcript_log,
         transcript_limit=transcript_limit,
         debug_log=debug_log,
+        file_trace_log=file_trace_log,
     )
     if confined and not isolated:
         _check_access(plan)

@@ -45,10 +45,10 @@ class Launch:
     """What start hands to a runtime by memory, beside the launch spec: nothing of it is ever written to disk.
 
     environment: the variables of the agent with their values; prefixes and path: of the program (agents.Program);
-    home_seed: a tar archive of the home entries, empty for none; protected: paths of the workspace to be shown read-only.
+    home_seed: a tar archive of the home entries, empty for none; trace_fd: where the file tracer writes, -1 for none.
     """
 
-    __slots__ = ("spec", "scratch_dir", "environment", "argv", "prefixes", "path", "home_seed", "umask")
+    __slots__ = ("spec", "scratch_dir", "environment", "argv", "prefixes", "path", "home_seed", "umask", "trace_fd")
 
     def __init__(
         self,
@@ -63,6 +63,7 @@ class Launch:
     ) -> None:
         self.spec, self.scratch_dir, self.environment, self.argv = spec, scratch_dir, environment, argv
         self.prefixes, self.path, self.home_seed, self.umask = prefixes, path, home_seed, umask
+        self.trace_fd = -1
 
 
 def names() -> tuple[str, ...]:

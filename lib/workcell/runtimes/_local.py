@@ -24,6 +24,20 @@ def adapter_path() -> str:
     return os.path.join(layout.data_dir("adapter"), "pty_adapter.py")
 
 
+def tracer_path() -> str:
+    """Return the file of the tracer, which runs beside the adapter where a file trace is asked for."""
+    return os.path.join(layout.data_dir("adapter"), "file_trace.py")
+
+
+def is_tracer(pid: int) -> bool:
+    """Say whether a process is a tracer, by its command line; a liar only gets a TERM."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as stream:
+            return os.fsencode(tracer_path()) in stream.read().split(b"\0")
+    except OSError:
+        return False
+
+
 def adapter_for(python: str) -> str:
     """Return the adapter as an interpreter starts it soonest: compiled, where that is of our own version, else the source.
 

@@ -8,7 +8,7 @@ The root of the sandbox is a list of what it may see, not the host's root with h
 import os
 import signal
 
-from workcell import layout, run
+from workcell import layout, run, trace
 from workcell import workspace as workspaces
 from workcell.agents import SYSTEM_PREFIXES, in_system
 from workcell.errors import PreconditionError
@@ -26,6 +26,7 @@ HOME = "/state/agent-home"
 TEMPORARY = "/state/tmp"
 INPUT = "/state/tmp/workcell/session-stdin"
 ADAPTER = "/run/workcell/pty_adapter.py"
+TRACER = "/run/workcell/file_trace.py"
 
 # What programs need of /etc to resolve names, check certificates, find their libraries and know the local time.
 ETC = (
@@ -42,6 +43,7 @@ PROTECTED_FILES = ("config", "config.worktree", "commondir")
 PROTECTED_FOLDERS = ("hooks", "info", "modules", "worktrees")
 
 STATUS_FD = 10
+TRACE_FD = 4
 SEED_FD = 3  # one digit: some shells know no others in a redirection
 
 _KEYCTL_JOIN_SESSION_KEYRING = 1
@@ -302,8 +304,10 @@ def secret_folders(workspace: str) -> list[str]:
 _PREPARE = (
     'mkdir -p -m 700 "$HOME" "$TMPDIR" && cd "$WORKSPACE" || exit 125; '
     'if [ -e /proc/self/fd/3 ]; then tar -xf - -C "$HOME" --no-same-owner <&3 || exit 125; exec 3<&-; fi; '
-    'exec "$@"'
 )
+_RUN = 'exec "$@"'
+# The tracer comes back when it has taken its first snapshot, and the agent starts only then.
+_TRACE = f'"$1" -I -S {TRACER} {trace.INTERVAL_S} "$HOME" {WORKSPACE} >&{TRACE_FD} 2>/dev/null </dev/null; exec {TRACE_FD}>&-; '
 
 
 def plan(launch: Launch) -> tuple[list[str], dict[int, bytes]]:
@@ -340,6 +344,8 @@ def plan(launch: Launch) -> tuple[list[str], dict[int, bytes]]:
     adapter = _local.adapter_for(python)
     shown_adapter = ADAPTER if adapter.endswith(".py") else ADAPTER + "c"
     words += ["--ro-bind", adapter, shown_adapter]
+    if "file_trace_log_path" in spec:
+        words += ["--ro-bind", _local.tracer_path(), TRACER]
     # The temporary folder is everybody's, sticky; the one with the FIFO is made here, so that as root the agent can't move it.
     words += ["--perms", "1777", "--dir", TEMPORARY, "--perms", "0755", "--dir", os.path.dirname(INPUT)]
 
@@ -374,7 +380,8 @@ def plan(launch: Launch) -> tuple[list[str], dict[int, bytes]]:
         "--",
         *_drop(spec["uid"], spec["gid"]),
     ]
-    words += ["/bin/sh", "-c", _PREPARE, "sh", python, "-I", "-S", shown_adapter, "--", *launch.argv]
+    before = _PREPARE + _TRACE if "file_trace_log_path" in spec else _PREPARE
+    words += ["/bin/sh", "-c", before + _RUN, "sh", python, "-I", "-S", shown_adapter, "--", *launch.argv]
     if launch.home_seed:
         data(SEED_FD, launch.home_seed)
     return words, contents
@@ -386,6 +393,8 @@ def start(launch: Launch, tty_fd: int) -> int:
         _make_missing(launch.spec["workspace"], _protects(launch))
     words, contents = plan(launch)
     keep = {STATUS_FD: _local.open_status(launch.scratch_dir)}
+    if launch.trace_fd >= 0:
+        keep[TRACE_FD] = os.dup(launch.trace_fd)
     for number, content in contents.items():
         keep[number] = os.memfd_create("workcell", os.MFD_CLOEXEC)
         os.write(keep[number], content)

@@ -8,7 +8,7 @@ import json
 import os
 import signal
 
-from workcell import clock
+from workcell import clock, trace
 from workcell.runtimes import Launch, State, Target, _local
 
 TYPE_CHECKING = False
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 TARGET = Target("process", "local_process", "host", "unconfined", "process")
+
+TRACE_FD = 4
 
 
 def probe() -> str:
@@ -26,7 +28,11 @@ def probe() -> str:
 def plan(launch: Launch) -> tuple[list[str], dict[int, bytes]]:
     """Return (the whole command, no descriptors); nothing is started."""
     python, _ = _local.interpreter()
-    return [python, "-I", "-S", _local.adapter_for(python), "--", *launch.argv], {}
+    words = [python, "-I", "-S", _local.adapter_for(python), "--", *launch.argv]
+    if "file_trace_log_path" in launch.spec:
+        tracer = f'"$1" -I -S "$0" {trace.INTERVAL_S} - "$WORKSPACE" >&{TRACE_FD} 2>/dev/null </dev/null; '
+        words = ["/bin/sh", "-c", tracer + f'exec {TRACE_FD}>&-; exec "$@"', _local.tracer_path(), *words]
+    return words, {}
 
 
 def start(launch: Launch, tty_fd: int) -> int:
@@ -37,7 +43,8 @@ def start(launch: Launch, tty_fd: int) -> int:
         os.chdir(launch.spec["workspace"])
         os.execve(words[0], words, launch.environment)
 
-    pid = _local.fork_on_terminal(tty_fd, {}, launch.umask, execute)
+    keep = {TRACE_FD: launch.trace_fd} if launch.trace_fd >= 0 else {}
+    pid = _local.fork_on_terminal(tty_fd, keep, launch.umask, execute)
     note(launch.scratch_dir, {"child-pid": pid, "start-ticks": _local.start_ticks(pid)})
     return pid
 
