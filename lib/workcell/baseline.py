@@ -108,6 +108,27 @@ def of_session(fields: "dict[str, Any]", profile_dir: str) -> Baseline:
     return found
 
 
+def had_by_source(origin: str, ids: "set[str]") -> set[str]:
+    """Return those of some objects that a repository of the operator has: of commits those that a ref leads to.
+
+    Raises WorkcellError where git cannot tell.
+    """
+    wanted = "".join([oid + "\n" for oid in sorted(ids) if objects.is_id(oid)]).encode()
+    if not wanted:
+        return set()
+    there = {line.split(" ")[0] for line in _ask_source(origin, wanted, "cat-file", "--batch-check") if " missing" not in line}
+    stdin = "".join([oid + "\n" for oid in sorted(there)]).encode()
+    return there.difference(_ask_source(origin, stdin, "rev-list", "--stdin", "--not", "--all")) if there else there
+
+
+def _ask_source(origin: str, stdin: bytes, *words: str) -> list[str]:
+    git = workspace.Git([origin, os.path.join(origin, ".git")])
+    done = run.capture(["git", *git.neutral, "-C", origin, *words], git.env, TIMEOUT_S, _ANSWER_LIMIT_BYTES, stdin=stdin)
+    if done.exit_status != 0:
+        raise WorkcellError(origin, f"git cannot say what it has: {done.reason()}", "see git fsck")
+    return done.text().split("\n")
+
+
 def _read_copy(found: Baseline, copy: str) -> None:
     path = os.path.join(copy, _NOTES)
     try:

@@ -59,14 +59,14 @@ class Module:
     """A repository inside the workspace that a commit names (a submodule).
 
     recorded: the commit that belongs there; head: the one that is checked out, "" where that is not known; modified, untracked:
-    whether files of it are.
+    whether files of it are; unknown: whether that could not be told.
     """
 
-    __slots__ = ("recorded", "head", "modified", "untracked")
+    __slots__ = ("recorded", "head", "modified", "untracked", "unknown")
 
     def __init__(self, recorded: str, head: str) -> None:
         self.recorded, self.head = recorded, head
-        self.modified = self.untracked = False
+        self.modified = self.untracked = self.unknown = False
 
     def letter(self, indexed: str) -> str:
         """Return how `git status --short` marks it; indexed: the commit that the index has for it."""
@@ -118,8 +118,10 @@ class Comparison:
 
     changes: path to Change, of what is tracked (and of all where untracked files are asked for); status: (two letters, path,
     path before a rename or b""), as `git status --short` has them; untracked: paths, those of repositories with a slash at the
-    end; ignored: how many files; modules: path to Module; answers: what the workspace's repository says, None where it cannot
-    be told; tips: what refs have beyond the work tree; unshown: changed paths whose content is not shown, with the reason;
+    end; ignored: how many files; modules: path to Module; repositories: folders with a `.git` of their own, and whether it is
+    one to git; answers: what the workspace's repository says, None where it cannot be told; tips: what refs have beyond the
+    work tree; unshown: changed paths whose content is not shown, with the reason; base, inquiry: what it is compared with, and
+    who is asked; root_fd: the open workspace;
     notes: in words; incomplete: why this is not all, "" when it is.
     """
 
@@ -142,17 +144,17 @@ class Comparison:
         self._now: dict[bytes, Entry] = {}
         self._others: dict[bytes, str] = {}
         self._folders: set[bytes] = set()
-        self._repositories: dict[bytes, bool] = {}
+        self.repositories: dict[bytes, bool] = {}
         self._hidden: set[bytes] = set()  # what could not be looked at, folders with all in them
         self._dropped: set[bytes] = set()  # what the base has and the index has no more
         self._stopped = self._has_attributes = False
         self._attributes: dict[bytes, dict[str, str]] = {}
-        self._base = baseline.of_session(fields, profile_dir)
+        self.base = baseline.of_session(fields, profile_dir)
         self._workspace = fields["workspace"]
-        self._inquiry = Inquiry(self._workspace, fields["workspace_origin"] or self._workspace, self._base.form)
-        self.scratch = baseline.Scratch(self._base.form)
+        self.inquiry = Inquiry(self._workspace, fields["workspace_origin"] or self._workspace, self.base.form)
+        self.scratch = baseline.Scratch(self.base.form)
         try:
-            self._root = worktree.open_folder(self._workspace)
+            self.root_fd = worktree.open_folder(self._workspace)
         except OSError as error:
             self.scratch.__exit__()
             raise WorkcellError(self._workspace, f"the recorded workspace cannot be opened: {error.strerror}", "") from None
@@ -166,8 +168,13 @@ class Comparison:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._root)
+        os.close(self.root_fd)
         self.scratch.__exit__()
+
+    @property
+    def pinned(self) -> set[str]:
+        """The commits of submodules that the base names."""
+        return {oid for mode, oid in self._files.values() if mode == COMMIT}
 
     @property
     def commits(self) -> list[Commit]:
@@ -177,19 +184,19 @@ class Comparison:
     # --- the whole way
 
     def _compare(self) -> None:
-        base = self._base
-        odd = odd_in_git_dir(self._root, self._deadline)
+        base = self.base
+        odd = odd_in_git_dir(self.root_fd, self._deadline)
         if odd:
             path, what = odd[0]
-            self._inquiry.why_not = f"its {quoted(b'.git/' + path)} is {what}"
+            self.inquiry.why_not = f"its {quoted(b'.git/' + path)} is {what}"
         host = [self._host_place] if base.objects_dir else []
-        self._store = objects.Store(base.form, [*host, self._inquiry.place()])
+        self._store = objects.Store(base.form, [*host, self.inquiry.place()])
         tree = self._store.commit_tree(base.commit)
         if not tree:
             raise WorkcellError(
                 base.commit,
                 "the base commit is not in the repository any more",
-                self._inquiry.why_not or "the objects of the base were removed",
+                self.inquiry.why_not or "the objects of the base were removed",
             )
         listing = self._store.listing(tree)
         self._files, self._trees = listing.files, listing.trees
@@ -210,17 +217,17 @@ class Comparison:
         self._note_all(odd)
 
     def _host_place(self, words: list[str], stdin: bytes) -> bytes:
-        return self.scratch.git(words, stdin, self._base.objects_dir).stdout
+        return self.scratch.git(words, stdin, self.base.objects_dir).stdout
 
     def _ask(self) -> None:
-        self.answers = self._inquiry.ask(self._base.known)
+        self.answers = self.inquiry.ask(self.base.known)
         if self.answers is not None:
             if self._files and not self.answers.index and not self.answers.unmerged:
                 self.notes.append("its index is empty; what the base has is taken for tracked")
                 self.answers.index, self.answers.staged = dict(self._files), []
             return
         self.notes.append(
-            f"cannot tell what was staged, committed or tracked: {self._inquiry.why_not}; every new file is listed as untracked"
+            f"cannot tell what was staged, committed or tracked: {self.inquiry.why_not}; every new file is listed as untracked"
         )
 
     # --- the base's rules
@@ -237,10 +244,10 @@ class Comparison:
                 os.makedirs(os.path.dirname(target), exist_ok=True)
                 with open(target, "wb") as stream:
                     stream.write(content)
-        self._has_attributes = self._has_attributes or bool(wanted) or bool(self._base.settings.get("core.autocrlf"))
-        if self._base.rules and not prefix:
+        self._has_attributes = self._has_attributes or bool(wanted) or bool(self.base.settings.get("core.autocrlf"))
+        if self.base.rules and not prefix:
             for name in ("attributes", "exclude"):
-                source = os.path.join(self._base.rules, "info", name)
+                source = os.path.join(self.base.rules, "info", name)
                 if os.path.isfile(source):
                     self._has_attributes = True
                     with open(source, "rb") as original, open(os.path.join(self.scratch.git_dir, "info", name), "wb") as copy:
@@ -272,7 +279,7 @@ class Comparison:
     # --- the walk
 
     def _walk(self) -> None:
-        walk = worktree.Walk(self._root, self._deadline, frozenset((b".git",)))
+        walk = worktree.Walk(self.root_fd, self._deadline, frozenset((b".git",)))
         index = self.answers.index if self.answers else {}
         unmerged = self.answers.unmerged if self.answers else {}
         self._closer: list[bytes] = []
@@ -284,7 +291,7 @@ class Comparison:
             elif kind == worktree.SPECIAL:
                 self._specials.append((path, worktree.special_kind(dir_fd, name)))
             elif kind == worktree.REPOSITORY:
-                self._repositories[path[:-5]] = _is_repository(dir_fd)
+                self.repositories[path[:-5]] = _is_repository(dir_fd)
             elif path in self._files or path in index or path in unmerged:
                 try:
                     self._look(path, dir_fd, name, kind)
@@ -312,7 +319,7 @@ class Comparison:
         old = self._files.get(path)
         if kind == worktree.LINK:
             target = os.readlink(name, dir_fd=dir_fd)
-            oid = objects.object_id(self._base.form, "blob", target)
+            oid = objects.object_id(self.base.form, "blob", target)
             self._now[path] = Entry(LINK, oid, oid, len(target))
             if old != (LINK, oid):
                 self._closer.append(path)
@@ -328,7 +335,7 @@ class Comparison:
             elif old is None:
                 self._closer.append(path)
             else:
-                entry.oid = entry.raw = objects.object_id(self._base.form, "blob", worktree.read(fd, found.st_size))
+                entry.oid = entry.raw = objects.object_id(self.base.form, "blob", worktree.read(fd, found.st_size))
                 if (entry.mode, entry.oid) != old:
                     self._closer.append(path)
         finally:
@@ -336,9 +343,9 @@ class Comparison:
 
     def _mode(self, bits: int, old: "tuple[str, str] | None") -> str:
         mode = PROGRAM if bits & 0o100 else FILE
-        if old is not None and old[0] in (FILE, PROGRAM) and _is_off(self._base.settings.get("core.filemode")):
+        if old is not None and old[0] in (FILE, PROGRAM) and _is_off(self.base.settings.get("core.filemode")):
             return old[0]
-        if old is not None and old[0] == LINK and _is_off(self._base.settings.get("core.symlinks")):
+        if old is not None and old[0] == LINK and _is_off(self.base.settings.get("core.symlinks")):
             return LINK
         return mode
 
@@ -347,16 +354,17 @@ class Comparison:
     def _settle_modules(self) -> None:
         index = self.answers.index if self.answers else {}
         recorded = {path: oid for path, (mode, oid) in {**index, **self._files}.items() if mode == COMMIT}
-        present = [path for path in sorted(recorded) if self._repositories.get(path)]
+        present = [path for path in sorted(recorded) if self.repositories.get(path)]
         asked = present[:REPOSITORIES_LIMIT]
-        heads = self._inquiry.heads(asked) if asked else {}
+        heads = self.inquiry.heads(asked) if asked else {}
         others = sorted(self._others) if present else []
         for path, oid in recorded.items():
             if path in self._folders and path not in self._now:
                 module = self.modules[path] = Module(oid, heads.get(path, ""))
                 self._now[path] = Entry(COMMIT, module.head or oid, module.head or oid, 0)
                 if path in present and not module.head:
-                    why = self._inquiry.why_not if path in asked else f"there are more than {REPOSITORIES_LIMIT} of them"
+                    module.unknown = True
+                    why = self.inquiry.why_not if path in asked else f"there are more than {REPOSITORIES_LIMIT} of them"
                     self.notes.append(f"submodule {quoted(path)}: cannot tell what is in it{': ' if why else ''}{why}")
                 if path in present:
                     self._settle_module(path, module, _below(path, others))
@@ -364,11 +372,11 @@ class Comparison:
     def _settle_module(self, path: bytes, module: Module, inside: list[bytes]) -> None:
         """Compare the files of a submodule with the commit that it has checked out, and say what kind of changes there are."""
         prefix = path + b"/"
-        form = self._base.form
+        form = self.base.form
         files: dict[bytes, tuple[str, str]] | None = None
         if module.head:
             form = objects.format_of(module.head)
-            store = objects.Store(form, [self._inquiry.place(path)])
+            store = objects.Store(form, [self.inquiry.place(path)])
             try:
                 tree = store.commit_tree(module.head)
                 files = store.listing(tree).files if tree else None
@@ -379,6 +387,7 @@ class Comparison:
             except (WorkcellError, OSError):
                 files = None
             if files is None:
+                module.unknown = True
                 self.notes.append(f"submodule {quoted(path)}: cannot tell what is in it: commit {module.head} is incomplete")
         for other in inside:
             kind = self._others.pop(other, worktree.FILE)
@@ -405,7 +414,7 @@ class Comparison:
         paths = [*self._others]
         known = {*self._trees, *_folders_of(self.answers.index if self.answers else ())}
         foreign = [
-            path for path, real in sorted(self._repositories.items()) if real and path not in self.modules and path not in known
+            path for path, real in sorted(self.repositories.items()) if real and path not in self.modules and path not in known
         ]
         ignored = self._ignored_of([*paths, *(path + b"/_" for path in foreign)])
         groups: dict[bytes, int] = {path: 0 for path in foreign if path + b"/_" not in ignored}
@@ -420,7 +429,7 @@ class Comparison:
             if owner is not None:
                 groups[owner] += 1
                 del self._others[path]
-            elif module is not None and self._repositories.get(module):
+            elif module is not None and self.repositories.get(module):
                 self.modules[module].untracked = True
                 del self._others[path]
             else:
@@ -434,7 +443,7 @@ class Comparison:
     def _content(self, path: bytes) -> "tuple[str, bytes] | None":
         """Return (mode, content) of a path as it is now, None where it is gone, no file, or too large."""
         try:
-            dir_fd, name = worktree.find(self._root, path)
+            dir_fd, name = worktree.find(self.root_fd, path)
         except OSError:
             return None
         try:
@@ -494,12 +503,12 @@ class Comparison:
             mode, data = content
             mode_of_old, old_id = old.get(path, ("", ""))
             before = stored.get(old_id)
-            raw = objects.object_id(self._base.form, "blob", data)
+            raw = objects.object_id(self.base.form, "blob", data)
             entry = self._now[path] = Entry(mode, raw, raw, len(data))
             if mode != LINK and raw != old_id:
                 of_base = before if mode_of_old in (FILE, PROGRAM) else None
-                data = conversion.to_git(data, self._of(path), self._base.settings, of_base)
-                entry.oid = objects.object_id(self._base.form, "blob", data)
+                data = conversion.to_git(data, self._of(path), self.base.settings, of_base)
+                entry.oid = objects.object_id(self.base.form, "blob", data)
             if (mode, entry.oid) == (mode_of_old, old_id):
                 continue
             self.changes[path] = Change(old.get(path), (mode, entry.oid))
@@ -532,7 +541,7 @@ class Comparison:
         """Deal with a path that was a file of ordinary size when the walk passed, or is untracked and large."""
         entry = self._now.pop(path, None)
         try:
-            dir_fd, name = worktree.find(self._root, path)
+            dir_fd, name = worktree.find(self.root_fd, path)
         except OSError:
             return
         try:
@@ -558,7 +567,7 @@ class Comparison:
         if old is not None and old[0] in (FILE, PROGRAM):
             if entry.size == base_size:
                 header = b"blob %d\0" % entry.size
-                if self._digest(path, entry.size, self._base.form, header) == old[1]:
+                if self._digest(path, entry.size, self.base.form, header) == old[1]:
                     entry.oid = entry.raw = old[1]
             elif 0 <= base_size < 4096 and self._of(path).get("filter") == "lfs":
                 pointed = conversion.pointed_at(dict(self._store.blobs([old[1]], 4096)).get(old[1], b""))
@@ -574,7 +583,7 @@ class Comparison:
     def _digest(self, path: bytes, size: int, algorithm: str, header: bytes) -> str:
         digest = hashlib.new(algorithm, header, usedforsecurity=False)
         try:
-            dir_fd, name = worktree.find(self._root, path)
+            dir_fd, name = worktree.find(self.root_fd, path)
             try:
                 fd = worktree.open_file(name, dir_fd)
             finally:
@@ -611,7 +620,7 @@ class Comparison:
     def _may_be_there(self, path: bytes) -> bool:
         """Say whether a path that was not found is missing by intention, or only was not looked for."""
         hidden = path in self._hidden or b"." in self._hidden or _owner(path, self._hidden) is not None
-        return self._stopped or hidden or path in self._base.absent
+        return self._stopped or hidden or path in self.base.absent
 
     # --- status
 
@@ -737,7 +746,7 @@ class Comparison:
             "repositories inside, which are not looked into",
             [f"{quoted(path + b'/')} ({count} files)" for path, count in self._foreign],
         )
-        fakes = [path + b"/.git" for path, real in sorted(self._repositories.items()) if not real]
+        fakes = [path + b"/.git" for path, real in sorted(self.repositories.items()) if not real]
         self._note("not looked into", [quoted(path) for path in fakes])
         for path, module in sorted(self.modules.items()):
             if module.kinds():
@@ -764,11 +773,11 @@ class Comparison:
 
     def _changed_in_git_dir(self) -> list[str]:
         try:
-            now = watched_files(self._root)
+            now = watched_files(self.root_fd)
         except OSError:
             return []
-        before = self._base.watched
-        if self._base.direct:
+        before = self.base.watched
+        if self.base.direct:
             if before is None:
                 return []
             names = [name for name in {**before, **now} if before.get(name) != now.get(name)]

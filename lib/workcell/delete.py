@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 
-from workcell import baseline, cli, finish, ids, layout, liveness, logs, record, runtimes, safe_open, scratch
+from workcell import baseline, cli, discard, finish, ids, layout, liveness, logs, record, runtimes, safe_open, scratch
 from workcell.errors import BusyError, CannotTellError, UnreadableError, WorkcellError
 
 TYPE_CHECKING = False
@@ -56,8 +56,8 @@ def prepare(session_id: str, record_only: bool) -> Plan:
     if os.path.lexists(seal):
         _take(plan, "audit_seal", seal, record_only)
     extra = layout.extra_path(path)
-    if os.path.lexists(extra) and not record_only:
-        plan.files.append(extra)
+    if not record_only:
+        plan.files.append(extra)  # also when it is not there yet
     return plan
 
 
@@ -147,8 +147,15 @@ def _take(plan: Plan, label: str, path: str, record_only: bool) -> None:
         plan.files.append(path)
 
 
-def carry_out(plan: Plan) -> None:
-    """Remove what was planned, the record last; raise WorkcellError where something cannot be removed."""
+def plan_clone(plan: Plan, clone: discard.Clone) -> None:
+    """Add the clone of a session to what is to be removed."""
+    (plan.remove if clone.present else plan.missing).append("workspace")
+
+
+def carry_out(plan: Plan, clone: "discard.Clone | None" = None) -> None:
+    """Remove what was planned, a clone first, the record last; raise WorkcellError where something cannot be removed."""
+    if clone is not None:
+        clone.remove()
     for path in plan.files:
         _remove(path, os.unlink)
     for folder in plan.folders:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 TIMEOUT_S = 60.0
+PACK_TIMEOUT_S = 3600.0
 COMMITS_LIMIT = 1000
 _OUTPUT_LIMIT_BYTES = 256 << 20
 _MEMORY_LIMIT_KIB = 8 << 20
@@ -97,6 +98,107 @@ for path in "$@"; do
 done
 """
 
+# What the next three have in common; $dir: the git directory, below the workspace.
+_PRELUDE = r"""
+ulimit -c 0; ulimit -v __MEMORY__; ulimit -t __SECONDS__
+mark=$1 dir=$2; shift 2
+part() { "$@"; printf '\0%s%s\0' "$mark" "$?"; }
+git() { command git --git-dir="$dir" --work-tree=/tmp "$@"; }
+head=$(git "$@" rev-parse -q --verify 'HEAD^{commit}')
+"""
+# A ref can hide from its log, and what was stashed before the last time is in a log alone; so both are asked for.
+_HOLDINGS = (
+    _PRELUDE
+    + r"""
+stashed() { ! git "$@" rev-parse -q --verify refs/stash > /dev/null || git "$@" rev-list --walk-reflogs refs/stash; }
+heads() {
+    for path in "$dir"/worktrees/*/HEAD; do
+        name=${path%/HEAD} name=${name##*/}
+        oid=$(git "$@" rev-parse -q --verify "worktrees/$name/HEAD^{commit}") && printf '%s %s\n' "$oid" "$name"
+    done
+    true
+}
+# What came from elsewhere is there still; but the workspace's own elsewhere is asked by the caller.
+pushed() { [ "$dir" = .git ] || git "$@" for-each-ref --format='^%(objectname)' refs/remotes; }
+commits() {
+    { git "$@" for-each-ref --format='%(objectname)'; stashed "$@"; heads "$@"; echo "$head"; } |
+        sed 's/ .*//' | git "$@" cat-file --batch-check | sed -n 's/ commit [0-9]*$//p; s/ tag [0-9]*$//p' |
+        { cat - /dev/fd/3; pushed "$@"; } |
+        git "$@" rev-list --ignore-missing --parents --max-count=__MOST__ --stdin
+} 3<&0
+part printf %s "$head"
+part git "$@" symbolic-ref -q HEAD
+part git "$@" for-each-ref --format='%(objecttype) %(objectname) %(*objectname) %(refname)'
+part stashed "$@"
+part heads "$@"
+part git "$@" diff-index --cached --raw -z "${head:-__EMPTY__}" --
+part commits "$@"
+"""
+)
+# The index as a commit: made again the same each time it is asked for, in memory, and never in the workspace.
+_STAGED = r"""
+staged() {
+    mkdir -p /tmp/objects/info && cp "$dir/index" /tmp/index && ln -s "$PWD/$dir/objects" /tmp/lower || return
+    export GIT_OBJECT_DIRECTORY=/tmp/objects GIT_ALTERNATE_OBJECT_DIRECTORIES=/tmp/lower GIT_INDEX_FILE=/tmp/index
+    export GIT_AUTHOR_NAME=workcell GIT_AUTHOR_EMAIL=workcell@localhost GIT_AUTHOR_DATE='@0 +0000'
+    export GIT_COMMITTER_NAME=workcell GIT_COMMITTER_EMAIL=workcell@localhost GIT_COMMITTER_DATE='@0 +0000'
+    git "$@" ls-files --unmerged -z | sed -z 's/^[^\t]*\t//' | git "$@" update-index --force-remove -z --stdin || return
+    tree=$(git "$@" write-tree) || return
+    echo 'what was staged' | git "$@" commit-tree "$tree" ${head:+-p "$head"}
+}
+"""
+_STAGED_ID = _PRELUDE + _STAGED + 'part staged "$@" < /dev/null\n'
+_PACK = (
+    _PRELUDE
+    + _STAGED
+    + r"""
+[ "$mark" = plain ] || staged "$@" < /dev/null > /dev/null || exit
+git "$@" pack-objects -q --revs --stdout
+"""
+)
+# A repository with nothing in it but one pack: does that have all that its ends lead to?
+_PROOF = r"""
+ulimit -c 0; ulimit -v __MEMORY__; ulimit -t __SECONDS__
+mkdir -p /tmp/r/objects/pack /tmp/r/refs && echo 'ref: refs/heads/none' > /tmp/r/HEAD && printf "$1" > /tmp/r/config || exit
+ln -s "$PWD/$2" /tmp/r/objects/pack/pack-0.pack || exit
+git --git-dir=/tmp/r index-pack /tmp/r/objects/pack/pack-0.pack > /dev/null &&
+    git --git-dir=/tmp/r rev-list --objects --quiet --stdin
+"""
+
+
+class Holdings:
+    """What a repository has, wherever it is: git's word, not to be believed.
+
+    head: the commit checked out, "" for none; branch: its ref, "" when detached; refs: name to (kind of object, id, id of what
+    a tag is of); stashed: ids, newest first; heads: ids of what linked work trees have checked out, by their names; staged:
+    paths; commits: id to parents, of those that are not known to be elsewhere, at most COMMITS_LIMIT; more: there are more.
+    """
+
+    def __init__(self) -> None:
+        self.head = self.branch = ""
+        self.refs: dict[bytes, tuple[str, str, str]] = {}
+        self.stashed: list[str] = []
+        self.heads: dict[bytes, str] = {}
+        self.staged: list[bytes] = []
+        self.commits: dict[str, list[str]] = {}
+        self.more = False
+
+    def tips(self) -> set[str]:
+        """Return the ids of all that has a name, and of what tags are of."""
+        found = {oid for ref in self.refs.values() for oid in ref[1:]}
+        return found.union(self.stashed, self.heads.values(), [self.head] if self.head else [])
+
+    def reached_from(self, tips: "Iterable[str]") -> set[str]:
+        """Return those of the commits that some of them lead to."""
+        found: set[str] = set()
+        queue = [oid for oid in tips if oid in self.commits]
+        while queue:
+            oid = queue.pop()
+            if oid not in found:
+                found.add(oid)
+                queue += [parent for parent in self.commits[oid] if parent in self.commits]
+        return found
+
 
 class Commit:
     """A commit that the workspace has: id, tree, parents (ids), subject (bytes)."""
@@ -149,9 +251,8 @@ class Inquiry:
     def ask(self, known: "Iterable[str]") -> "Answers | None":
         """Return git's answers, None where there are none (see why_not); known: commits that are none of the agent's."""
         empty = objects.object_id(self.form, "tree", b"")
-        neutral = [word for setting in _NEUTRAL for word in ("-c", setting)]
         stdin = "".join([f"^{oid}\n" for oid in known]).encode()
-        parts = self._parts(_QUESTIONS, [empty, str(COMMITS_LIMIT + 1), *neutral], stdin, whole=False)
+        parts = self._parts(_QUESTIONS, [empty, str(COMMITS_LIMIT + 1), *_neutral_words()], stdin, whole=False)
         if parts is None:
             return None
         try:
@@ -173,18 +274,70 @@ class Inquiry:
         """Return a place of objects.Store: the repository of the workspace, or one inside it."""
         return _Place(self, folder)
 
-    def run(self, script: str, words: list[str], stdin: bytes, whole: bool) -> run.Finished:
+    def holdings(self, git_dir: bytes, known: "Iterable[str]") -> "Holdings | None":
+        """Return what a repository has, None where that cannot be told (see why_not).
+
+        git_dir: its git directory, a path below the workspace; known: commits that are elsewhere, too, with all before them.
+        """
+        empty = objects.object_id(self.form, "tree", b"")
+        script = _HOLDINGS.replace("__EMPTY__", empty).replace("__MOST__", str(COMMITS_LIMIT + 1))
+        stdin = "".join([f"^{oid}\n" for oid in known]).encode()
+        parts = self._parts(script, [os.fsdecode(git_dir), *_neutral_words()], stdin, whole=not _is_within(git_dir))
+        if parts is None:
+            return None
+        try:
+            names = ("", "", "refs", "stash", "work trees", "index", "commits")
+            for (status, _), name in zip(parts, names, strict=True):
+                if name and status != 0:
+                    self.why_not = f"git cannot read its {name}: {self._last_words}"
+                    return None
+            return _held([output for _, output in parts])
+        except (ValueError, IndexError, UnicodeDecodeError):
+            self.why_not = "what git said of it makes no sense"
+            return None
+
+    def staged_commit(self, git_dir: bytes) -> str:
+        """Return the id of the commit that what a repository has staged makes; raise WorkcellError where it makes none."""
+        parts = self._parts(_STAGED_ID, [os.fsdecode(git_dir), *_neutral_words()], b"", whole=not _is_within(git_dir))
+        if not parts or parts[0][0] != 0 or not objects.is_id(parts[0][1].decode("ascii", "replace").strip()):
+            raise WorkcellError(
+                f"what {worktree.quoted(git_dir)} has staged", f"cannot be read: {self.why_not or self._last_words}", ""
+            )
+        return parts[0][1].decode("ascii").strip()
+
+    def pack(self, git_dir: bytes, tips: "Iterable[str]", staged: bool, out_fd: int, limit_bytes: int) -> None:
+        """Write a pack of some commits and tags, with all that they lead to, into a file; raise WorkcellError.
+
+        staged: the commit of staged_commit is there to be packed, too.
+        """
+        words = ["staged" if staged else "plain", os.fsdecode(git_dir), *_neutral_words()]
+        stdin = "".join([f"{oid}\n" for oid in tips]).encode()
+        whole = not _is_within(git_dir)
+        done = self.run(_PACK, words, stdin, whole, timeout_s=PACK_TIMEOUT_S, out_fd=out_fd, limit_bytes=limit_bytes)
+        if done.exit_status != 0:
+            raise WorkcellError(f"the objects of {worktree.quoted(git_dir)}", f"cannot be read: {done.reason()}", "")
+
+    def run(
+        self,
+        script: str,
+        words: list[str],
+        stdin: bytes,
+        whole: bool,
+        timeout_s: float = TIMEOUT_S,
+        out_fd: int = -1,
+        limit_bytes: int = _OUTPUT_LIMIT_BYTES,
+    ) -> run.Finished:
         """Run a script in the sandbox; raise WorkcellError where there is no sandbox, or it takes too long or says too much."""
         from workcell.runtimes import _seccomp, bubblewrap
 
         seccomp_fd = run.memory_file(_seccomp.program()) if _seccomp.known() else -1
         try:
-            limits = script.replace("__MEMORY__", str(_MEMORY_LIMIT_KIB)).replace("__SECONDS__", str(int(TIMEOUT_S)))
+            limits = script.replace("__MEMORY__", str(_MEMORY_LIMIT_KIB)).replace("__SECONDS__", str(int(timeout_s)))
             command = bubblewrap.inspection(
                 self.workspace, self.origin, ["/bin/sh", "-c", limits, "sh", *words], whole=whole, seccomp_fd=seccomp_fd
             )
             fds = [seccomp_fd] if seccomp_fd >= 0 else []
-            return run.capture(command, _ENVIRONMENT, TIMEOUT_S, _OUTPUT_LIMIT_BYTES, fds, stdin)
+            return run.capture(command, _ENVIRONMENT, timeout_s, limit_bytes, fds, stdin, out_fd)
         finally:
             if seccomp_fd >= 0:
                 os.close(seccomp_fd)
@@ -268,6 +421,53 @@ class _Place:
         except (WorkcellError, OSError) as error:
             inquiry.why_not = _reason(error)
             return b""
+
+
+def prove(folder: str, name: str, form: str, tips: "Iterable[str]") -> str:
+    """Return "" when a pack in a folder of ours has all that its ends lead to, else why not; asked in a sandbox, too.
+
+    Only the sandbox's user has to be able to pass through the folder and to read the file.
+    """
+    extension = "\\n[extensions]\\nobjectformat=sha256" if form == "sha256" else ""
+    config = f"[core]\\nbare=true\\nrepositoryformatversion={1 if extension else 0}{extension}\\n"
+    stdin = "".join([f"{oid}\n" for oid in tips]).encode()
+    try:
+        done = Inquiry(folder, folder, form).run(_PROOF, [config, name], stdin, True, timeout_s=PACK_TIMEOUT_S)
+    except (WorkcellError, OSError) as error:
+        return _reason(error)
+    return "" if done.exit_status == 0 else done.reason()
+
+
+def _neutral_words() -> list[str]:
+    return [word for setting in _NEUTRAL for word in ("-c", setting)]
+
+
+def _is_within(git_dir: bytes) -> bool:
+    """Say whether a git directory lies in the workspace's own one, which can be shown alone."""
+    return git_dir == b".git" or git_dir.startswith(b".git/")
+
+
+def _held(outputs: list[bytes]) -> Holdings:
+    head, branch, refs, stashed, heads, staged, commits = outputs
+    found = Holdings()
+    found.head = _checked(head) if head else ""
+    found.branch = os.fsdecode(branch.rstrip(b"\n"))
+    for line in refs.split(b"\n")[:-1]:
+        kind, oid, peeled, name = line.split(b" ", 3)
+        found.refs[name] = (kind.decode("ascii"), _checked(oid), _checked(peeled or oid))
+    found.stashed = list(dict.fromkeys(_checked(line) for line in stashed.split()))
+    for line in heads.split(b"\n")[:-1]:
+        tip, _, name = line.partition(b" ")
+        found.heads[name] = _checked(tip)
+    words = iter(staged.split(b"\0")[:-1])
+    found.staged = [path for _, path in zip(words, words, strict=True)]
+    for line in commits.split(b"\n")[:-1]:
+        commit, *parents = [_checked(word) for word in line.split()]
+        found.commits[commit] = parents
+    if len(found.commits) > COMMITS_LIMIT:
+        found.commits.popitem()
+        found.more = True
+    return found
 
 
 def _checked(oid: bytes) -> str:

@@ -60,10 +60,12 @@ def capture(
     limit_bytes: int = 64 << 20,
     pass_fds: "Sequence[int]" = (),
     stdin: bytes = b"",
+    out_fd: int = -1,
 ) -> Finished:
     """Run a program with an empty standard input, or one that holds some bytes, and return what it left.
 
-    Past the time or output limit it is killed and WorkcellError raised, so that nothing of it is taken for an answer.
+    Past the time or output limit it is killed and WorkcellError raised, so that nothing of it is taken for an answer. With an
+    out_fd its standard output goes there as it comes, and what is returned has none.
     """
     program = which(argv[0])
     if program is None:
@@ -87,7 +89,7 @@ def capture(
             os.close(in_fd)
             os.close(out_write)
             os.close(err_write)
-        chunks = _read_all(argv[0], out_read, err_read, timeout_s, limit_bytes)
+        chunks = _read_all(argv[0], out_read, err_read, timeout_s, limit_bytes, out_fd)
         _, wait_status = os.waitpid(pid, 0)
         pid = 0
         return Finished(exit_status_of(wait_status), chunks[out_read], chunks[err_read])
@@ -109,7 +111,7 @@ def memory_file(content: bytes) -> int:
     return fd
 
 
-def _read_all(name: str, out_read: int, err_read: int, timeout_s: float, limit_bytes: int) -> dict[int, bytes]:
+def _read_all(name: str, out_read: int, err_read: int, timeout_s: float, limit_bytes: int, out_fd: int) -> dict[int, bytes]:
     deadline = clock.monotonic_s() + timeout_s
     parts: dict[int, list[bytes]] = {out_read: [], err_read: []}
     poller, open_fds, total = select.poll(), {out_read, err_read}, 0
@@ -124,7 +126,10 @@ def _read_all(name: str, out_read: int, err_read: int, timeout_s: float, limit_b
             total += len(data)
             if total > limit_bytes:
                 raise WorkcellError(name, f"printed more than {limit_bytes} bytes", "")
-            if data:
+            if data and fd == out_read and out_fd >= 0:
+                while data:
+                    data = data[os.write(out_fd, data) :]
+            elif data:
                 parts[fd].append(data)
             else:
                 poller.unregister(fd)

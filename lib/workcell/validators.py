@@ -392,10 +392,11 @@ def _session_delete_labels_items(value: "Any", where: str) -> "str | None":
         return f"{where}: must be a string"
     if not isinstance(value, str) or value not in {
         "record", "container", "session_audit_dir", "debug_log", "file_trace_log", "transcript_log", "audit_seal",
+        "workspace",
     }:
         return (
             f"{where}: must be record, container, session_audit_dir, debug_log, "
-            "file_trace_log, transcript_log or audit_seal"
+            "file_trace_log, transcript_log, audit_seal or workspace"
         )
     return None
 
@@ -410,6 +411,110 @@ def _session_delete_labels(value: "Any", where: str) -> "str | None":
         why = _session_delete_labels_items(item, f"{where}[{index}]")
         if why is not None:
             return why
+    return None
+
+
+def _session_delete_work_commits(value: "Any", where: str) -> "str | None":
+    if not _is_integer(value):
+        return f"{where}: must be an integer"
+    if value < 0:
+        return f"{where}: must be 0 or more"
+    return None
+
+
+def _session_delete_work_tags(value: "Any", where: str) -> "str | None":
+    if not _is_integer(value):
+        return f"{where}: must be an integer"
+    if value < 0:
+        return f"{where}: must be 0 or more"
+    return None
+
+
+def _session_delete_work_stashes(value: "Any", where: str) -> "str | None":
+    if not _is_integer(value):
+        return f"{where}: must be an integer"
+    if value < 0:
+        return f"{where}: must be 0 or more"
+    return None
+
+
+def _session_delete_work_staged(value: "Any", where: str) -> "str | None":
+    if not _is_integer(value):
+        return f"{where}: must be an integer"
+    if value < 0:
+        return f"{where}: must be 0 or more"
+    return None
+
+
+def _session_delete_work_unstaged(value: "Any", where: str) -> "str | None":
+    if not _is_integer(value):
+        return f"{where}: must be an integer"
+    if value < 0:
+        return f"{where}: must be 0 or more"
+    return None
+
+
+def _session_delete_work_untracked(value: "Any", where: str) -> "str | None":
+    if not _is_integer(value):
+        return f"{where}: must be an integer"
+    if value < 0:
+        return f"{where}: must be 0 or more"
+    return None
+
+
+def _session_delete_work_submodules(value: "Any", where: str) -> "str | None":
+    if not _is_integer(value):
+        return f"{where}: must be an integer"
+    if value < 0:
+        return f"{where}: must be 0 or more"
+    return None
+
+
+def _session_delete_work_more_commits(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, bool):
+        return f"{where}: must be true or false"
+    return None
+
+
+def _session_delete_work(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, dict):
+        return f"{where}: must be an object"
+    for field, check in _SESSION_DELETE_WORK_FIELDS.items():
+        if field in value:
+            why = check(value[field], _below(where, field))
+            if why is not None:
+                return why
+    for field in value:
+        if field not in _SESSION_DELETE_WORK_FIELDS:
+            return f"{_below(where, field)}: is not a known field"
+    for field in ("commits", "tags", "stashes", "staged", "unstaged", "untracked", "submodules", "more_commits"):
+        if field not in value:
+            return f"{_below(where, field)}: is missing"
+    return None
+
+
+def _session_delete_file_size_bytes(value: "Any", where: str) -> "str | None":
+    if not _is_integer(value):
+        return f"{where}: must be an integer"
+    if value < 0:
+        return f"{where}: must be 0 or more"
+    return None
+
+
+def _session_delete_file(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, dict):
+        return f"{where}: must be an object"
+    for field, check in _SESSION_DELETE_FILE_FIELDS.items():
+        if field in value:
+            why = check(value[field], _below(where, field))
+            if why is not None:
+                return why
+    for field in value:
+        if field not in _SESSION_DELETE_FILE_FIELDS:
+            return f"{_below(where, field)}: is not a known field"
+    for field in ("path",):
+        if field not in value:
+            return f"{_below(where, field)}: is missing"
     return None
 
 
@@ -1337,6 +1442,22 @@ _LAUNCH_SPEC_FIELDS: "dict[str, Check]" = {
     "started_at": _timestamp,
 }
 
+_SESSION_DELETE_WORK_FIELDS: "dict[str, Check]" = {
+    "commits": _session_delete_work_commits,
+    "tags": _session_delete_work_tags,
+    "stashes": _session_delete_work_stashes,
+    "staged": _session_delete_work_staged,
+    "unstaged": _session_delete_work_unstaged,
+    "untracked": _session_delete_work_untracked,
+    "submodules": _session_delete_work_submodules,
+    "more_commits": _session_delete_work_more_commits,
+}
+
+_SESSION_DELETE_FILE_FIELDS: "dict[str, Check]" = {
+    "path": _filled_line,
+    "size_bytes": _session_delete_file_size_bytes,
+}
+
 _SESSION_DELETE_FIELDS: "dict[str, Check]" = {
     "session_id": _filled_line,
     "deleted": _session_delete_deleted,
@@ -1348,6 +1469,11 @@ _SESSION_DELETE_FIELDS: "dict[str, Check]" = {
     "would_keep": _session_delete_labels,
     "missing": _session_delete_labels,
     "unavailable": _session_delete_labels,
+    "workspace": _filled_line,
+    "work": _session_delete_work,
+    "work_unknown": _filled_line,
+    "rescue": _session_delete_file,
+    "rescue_files": _session_delete_file,
 }
 
 _SESSION_DELETE_IF_FIELDS: "dict[str, Check]" = {
