@@ -121,6 +121,15 @@ def had_by_source(origin: str, ids: "set[str]") -> set[str]:
     return there.difference(_ask_source(origin, stdin, "rev-list", "--stdin", "--not", "--all")) if there else there
 
 
+def shallow_in_source(origin: str) -> list[str]:
+    """Return the commits at which the history of a repository of the operator is cut off."""
+    try:
+        with open(os.path.join(origin, ".git", "shallow"), encoding="ascii", errors="replace") as stream:
+            return [oid for oid in stream.read(_NOTES_LIMIT_BYTES).split() if objects.is_id(oid)]
+    except FileNotFoundError:
+        return []
+
+
 def _ask_source(origin: str, stdin: bytes, *words: str) -> list[str]:
     git = workspace.Git([origin, os.path.join(origin, ".git")])
     done = run.capture(["git", *git.neutral, "-C", origin, *words], git.env, TIMEOUT_S, _ANSWER_LIMIT_BYTES, stdin=stdin)

@@ -133,10 +133,11 @@ class Clone:
         """Write what it holds to a file, and what is in no commit to another beside it; raise WorkcellError."""
         if not resolved or self.work is None:
             return
-        with rescue.Rescue(resolved, self.work, self.path) as saved:
-            # A name that is taken is ours to take again only where this was written down before.
-            self._note({RESCUE: resolved})
-            self._intended = resolved
+        # A name that is taken is ours to take again only where this was written down before.
+        again = self._intended == resolved
+        self._note({RESCUE: resolved})
+        self._intended = resolved
+        with rescue.Rescue(resolved, self.work, self.path, self._fields["workspace_origin"], again) as saved:
             saved.publish()
             self.rescued = saved.sizes
 
@@ -166,11 +167,11 @@ class Clone:
             found["work"] = {**self.work.counts, "more_commits": self.work.more}
         if self.unknown is not None:
             found["work_unknown"] = self.unknown.why
-        files = {path: {"path": path, "size_bytes": size} for path, size in self.rescued.items()}
-        if rescue_path and not files:
-            files = {rescue_path: {"path": rescue_path}}
-        for path, value in files.items():
-            found["rescue" if path in (rescue_path, self._intended) else "rescue_files"] = value
+        if rescue_path and not self.rescued:
+            found["rescue"] = rescue_path
+        for path, size in self.rescued.items():
+            key = "rescue" if path == self._intended else "rescue_files"
+            found.update({key: path, key + "_bytes": size})
         return found
 
     # --- what is remembered of it

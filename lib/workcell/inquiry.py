@@ -160,6 +160,7 @@ git "$@" pack-objects -q --revs --stdout
 _PROOF = r"""
 ulimit -c 0; ulimit -v __MEMORY__; ulimit -t __SECONDS__
 mkdir -p /tmp/r/objects/pack /tmp/r/refs && echo 'ref: refs/heads/none' > /tmp/r/HEAD && printf "$1" > /tmp/r/config || exit
+[ -z "$3" ] || printf "$3" > /tmp/r/shallow || exit
 ln -s "$PWD/$2" /tmp/r/objects/pack/pack-0.pack || exit
 git --git-dir=/tmp/r index-pack /tmp/r/objects/pack/pack-0.pack > /dev/null &&
     git --git-dir=/tmp/r rev-list --objects --quiet --stdin
@@ -423,16 +424,18 @@ class _Place:
             return b""
 
 
-def prove(folder: str, name: str, form: str, tips: "Iterable[str]") -> str:
+def prove(folder: str, name: str, form: str, tips: "Iterable[str]", shallow: "Iterable[str]") -> str:
     """Return "" when a pack in a folder of ours has all that its ends lead to, else why not; asked in a sandbox, too.
 
-    Only the sandbox's user has to be able to pass through the folder and to read the file.
+    shallow: commits whose parents may be missing. The sandbox's user has to be able to pass through the folder and to read
+    the file.
     """
     extension = "\\n[extensions]\\nobjectformat=sha256" if form == "sha256" else ""
     config = f"[core]\\nbare=true\\nrepositoryformatversion={1 if extension else 0}{extension}\\n"
     stdin = "".join([f"{oid}\n" for oid in tips]).encode()
     try:
-        done = Inquiry(folder, folder, form).run(_PROOF, [config, name], stdin, True, timeout_s=PACK_TIMEOUT_S)
+        words = [config, name, "".join([oid + "\\n" for oid in shallow])]
+        done = Inquiry(folder, folder, form).run(_PROOF, words, stdin, True, timeout_s=PACK_TIMEOUT_S)
     except (WorkcellError, OSError) as error:
         return _reason(error)
     return "" if done.exit_status == 0 else done.reason()

@@ -9,7 +9,7 @@ import hashlib
 import os
 import stat
 
-from workcell import atomic, holdings, inquiry, objects, removal, safe_open, worktree
+from workcell import atomic, baseline, holdings, inquiry, objects, removal, safe_open, worktree
 from workcell.errors import PreconditionError, UnreadableError, WorkcellError
 from workcell.worktree import quoted
 
@@ -39,16 +39,20 @@ def check_path(path: str, forbidden: "list[str]") -> str:
 class Rescue:
     """The two files in the making, in a folder beside where they go; a context manager, which removes that folder.
 
-    sizes: path to bytes, of the files that there is anything for.
+    again: the same was begun before, and may have left its folder. sizes: path to bytes, of the files that there is anything
+    for.
     """
 
-    def __init__(self, path: str, work: holdings.Work, workspace: str) -> None:
+    def __init__(self, path: str, work: holdings.Work, workspace: str, origin: str, again: bool) -> None:
         self._work, self._workspace = work, workspace
+        self._shallow = baseline.shallow_in_source(origin)
         self._folder, _, self._base = path.rpartition("/")
         self._path = path
         self.sizes: dict[str, int] = {}
         atomic.make_dir(self._folder or "/")
         self._dir_fd = safe_open.open_output_dir(self._folder)
+        if again:
+            self._sweep()
         self._temporary = f"{self._base}.{os.urandom(8).hex()}.tmp"
         os.mkdir(self._temporary, 0o700, dir_fd=self._dir_fd)
         self._at = f"{self._folder}/{self._temporary}"
@@ -74,6 +78,12 @@ class Rescue:
             removal.remove_tree(self._dir_fd, self._temporary)
         finally:
             os.close(self._dir_fd)
+
+    def _sweep(self) -> None:
+        for name in os.listdir(self._dir_fd):
+            middle = name[len(self._base) + 1 : -4]
+            if name == f"{self._base}.{middle}.tmp" and len(middle) == 16 and set(middle) <= set("0123456789abcdef"):
+                removal.remove_tree(self._dir_fd, name)
 
     def publish(self) -> None:
         """Give the files their names, on disk before this returns."""
@@ -133,7 +143,8 @@ class Rescue:
             os.fchmod(stream.fileno(), 0o644)
             free = os.fstatvfs(stream.fileno())
             asked.pack(repository.git_dir, ids, repository.staged, stream.fileno(), free.f_bavail * free.f_frsize)
-            why = inquiry.prove(place, "0.pack", form, ids)
+            shallow = () if repository.name else self._shallow
+            why = inquiry.prove(place, "0.pack", form, ids, shallow)
             if why:
                 raise WorkcellError(f"the objects of {quoted(repository.git_dir)}", f"are not all there: {why}")
             header = b"# v2 git bundle\n" if form == "sha1" else b"# v3 git bundle\n@object-format=sha256\n"

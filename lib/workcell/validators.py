@@ -493,7 +493,7 @@ def _session_delete_work(value: "Any", where: str) -> "str | None":
     return None
 
 
-def _session_delete_file_size_bytes(value: "Any", where: str) -> "str | None":
+def _session_delete_rescue_bytes(value: "Any", where: str) -> "str | None":
     if not _is_integer(value):
         return f"{where}: must be an integer"
     if value < 0:
@@ -501,20 +501,11 @@ def _session_delete_file_size_bytes(value: "Any", where: str) -> "str | None":
     return None
 
 
-def _session_delete_file(value: "Any", where: str) -> "str | None":
-    if not isinstance(value, dict):
-        return f"{where}: must be an object"
-    for field, check in _SESSION_DELETE_FILE_FIELDS.items():
-        if field in value:
-            why = check(value[field], _below(where, field))
-            if why is not None:
-                return why
-    for field in value:
-        if field not in _SESSION_DELETE_FILE_FIELDS:
-            return f"{_below(where, field)}: is not a known field"
-    for field in ("path",):
-        if field not in value:
-            return f"{_below(where, field)}: is missing"
+def _session_delete_rescue_files_bytes(value: "Any", where: str) -> "str | None":
+    if not _is_integer(value):
+        return f"{where}: must be an integer"
+    if value < 0:
+        return f"{where}: must be 0 or more"
     return None
 
 
@@ -1453,11 +1444,6 @@ _SESSION_DELETE_WORK_FIELDS: "dict[str, Check]" = {
     "more_commits": _session_delete_work_more_commits,
 }
 
-_SESSION_DELETE_FILE_FIELDS: "dict[str, Check]" = {
-    "path": _filled_line,
-    "size_bytes": _session_delete_file_size_bytes,
-}
-
 _SESSION_DELETE_FIELDS: "dict[str, Check]" = {
     "session_id": _filled_line,
     "deleted": _session_delete_deleted,
@@ -1472,8 +1458,10 @@ _SESSION_DELETE_FIELDS: "dict[str, Check]" = {
     "workspace": _filled_line,
     "work": _session_delete_work,
     "work_unknown": _filled_line,
-    "rescue": _session_delete_file,
-    "rescue_files": _session_delete_file,
+    "rescue": _filled_line,
+    "rescue_files": _filled_line,
+    "rescue_bytes": _session_delete_rescue_bytes,
+    "rescue_files_bytes": _session_delete_rescue_files_bytes,
 }
 
 _SESSION_DELETE_IF_FIELDS: "dict[str, Check]" = {

@@ -120,3 +120,25 @@ def test_record_only_keeps_everything_else(world, ended):
     done = world.session("delete", "--id", ended, "--record-only")
     assert (done.values["removed"], done.values["kept"]) == ("record", "transcript_log,audit_seal")
     assert os.path.exists(record["transcript_log_path"])
+
+
+def test_the_clone_of_a_session_on_each_target_goes_when_its_work_is_saved(world, target):
+    world.make_repo()
+    script = "echo c > c; git add c; git -c user.name=a -c user.email=a@localhost commit -qm c; echo u > u"
+    session_id = world.start("--", "sh", "-ec", script, target=target)
+    words = ("--id", session_id, "--workspace")
+    assert world.session("wait", "--id", session_id).exit_status == 0
+    clone, saved = world.show(session_id)["workspace"], os.path.join(world.home, "saved")
+    done = world.session("delete", *words)
+    assert done.exit_status == 1 and "1 commit, 1 untracked file" in done.stderr, done
+    done = world.session("delete", *words, "--rescue", saved)
+    assert done.exit_status == 0 and done.values["removed"] == "record,transcript_log,audit_seal,workspace", done
+    assert not os.path.lexists(os.path.dirname(clone))
+    world.git("-C", world.repo, "fetch", "-q", saved, "HEAD")
+    assert world.git("-C", world.repo, "show", "FETCH_HEAD:c") == "c\n"
+    running = world.start("--", "sleep", "600", target=target)
+    for more in ((), ("--discard-work",)):
+        done = world.session("delete", "--id", running, "--workspace", *more)
+        assert done.exit_status == 1 and "still running" in done.stderr, done
+    assert world.session("stop", "--id", running, "--force").exit_status == 0
+    assert world.session("delete", "--id", running, "--workspace").exit_status == 0
