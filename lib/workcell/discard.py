@@ -45,11 +45,14 @@ class Clone:
         try:
             self._parent_fd = safe_open.open_output_dir(os.path.dirname(self.folder))
             self._fd = worktree.open_folder(self._id, self._parent_fd)
-        except FileNotFoundError:
-            pass
         except (OSError, UnreadableError) as error:
             self.__exit__()
-            raise UnreadableError(self.folder, str(error)) from None
+            # What cannot be reached counts as gone only where the repository is that it would lie in.
+            if os.path.lexists(self.folder) or not os.path.isdir(os.path.dirname(os.path.dirname(self.folder))):
+                why = error.why if isinstance(error, UnreadableError) else error.strerror
+                raise CannotTellError(
+                    self.folder, f"cannot be reached: {why}", "bring the source repository back, or leave out --workspace"
+                ) from None
         if self._fd >= 0:
             try:
                 if os.fstat(self._fd).st_uid != os.geteuid():

@@ -120,6 +120,8 @@ class _Examination:
         raise _cannot_tell(self._id, why)
 
     def _ask(self, git_dir: bytes, known: "Iterable[str]") -> Holdings:
+        if clock.monotonic_s() > self._deadline:
+            self._give_up("it takes too long")
         held = self._found.inquiry.holdings(git_dir, known)
         if held is None:
             where = "" if git_dir == b".git" else f"{quoted(git_dir)}: "
@@ -189,9 +191,10 @@ class _Examination:
         odd = self._odd(path)
         if odd is None:
             return  # a file or link, which leads to what is looked at elsewhere, or to nothing of the clone
-        held = None if odd else self._found.inquiry.holdings(git_dir, ())
+        late = clock.monotonic_s() > self._deadline
+        held = None if odd or late else self._found.inquiry.holdings(git_dir, ())
         if held is None:
-            self.work.obstacles.append(f"{quoted(git_dir)}: {odd or self._found.inquiry.why_not}")
+            self.work.obstacles.append(f"{quoted(git_dir)}: {odd or self._found.inquiry.why_not or 'it takes too long'}")
             self._found.inquiry.why_not = ""
             return
         tips = _tips(held, held.refs, held.stashed)

@@ -56,6 +56,7 @@ _NEUTRAL = [
     "core.pager=cat", "core.sshCommand=false", "core.askPass=false", "core.alternateRefsCommand=false", "core.gitProxy=",
     "core.editor=false", "credential.helper=", "diff.external=", "color.ui=false", "submodule.recurse=false", "gc.auto=0",
     "maintenance.auto=false", "log.showSignature=false", "gpg.program=false", "index.threads=1", "pack.threads=1",
+    "core.splitIndex=false", "pack.packSizeLimit=0",
 ]  # fmt: skip
 
 # $1: what parts the answers, and nobody in there can know before; $2: the empty tree; $3: how many commits; then words for git.

@@ -246,7 +246,9 @@ def test_a_clone_that_cannot_be_saved_whole_stays(shared):
         "echo x > x; git add x; git commit -qm x; object=.git/objects/$(git rev-parse HEAD:x | sed 's,..,&/,');"
         "other=.git/objects/$(echo other | git hash-object -w --stdin | sed 's,..,&/,'); cp -f $other $object"
     )
-    for session in (damaged, forged):
+    nested = Session(shared)
+    nested.agent("git init -q nested; rm nested/.git/HEAD; mkfifo nested/.git/HEAD")
+    for session in (damaged, forged, nested):
         done = delete(session, "--rescue", saved)
         assert done.exit_status == 1 and "cannot be rescued" in done.stderr and done.stderr.count("\n") == 1, done
         assert os.path.isdir(session.path) and shared.show(session.id)
@@ -421,8 +423,12 @@ def test_options_that_do_not_go_together_and_workspaces_that_are_no_clone_are_re
     assert done.exit_status == 2 and os.path.isdir(precious), done
 
 
-def test_a_clone_that_is_gone_already_is_missing_and_the_rest_is_removed(shared):
+def test_a_clone_is_missing_only_where_its_source_is_there(shared):
     session = Session(shared)
+    os.rename(shared.repo, shared.repo + ".away")
+    done = delete(session, "--discard-work")
+    os.rename(shared.repo + ".away", shared.repo)
+    assert done.exit_status == 1 and "cannot be reached" in done.stderr, done
     shutil.rmtree(os.path.dirname(session.path))
     done = delete(session)
     assert done.exit_status == 0 and done.values["missing"] == "workspace" and done.values["removed"] == "record", done

@@ -162,6 +162,10 @@ def test_no_canary_runs_in_the_sandbox_either(place):
     control = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert "ended with 137" in control.stdout, control
 
+    saved = os.path.join(place.home, "saved")
+    done = place.session("delete", "--id", session.id, "--workspace", "--rescue", saved)
+    assert done.exit_status == 0 and done.values["work_commits"] == "1" and done.values["rescue"] == saved, done
+
 
 HOST = r"protocol=https\nhost=nowhere.invalid\n\n"
 CONTROL = {
