@@ -89,7 +89,8 @@ class Rescue:
         """Give the files their names, on disk before this returns."""
         for path in sorted(self.sizes, reverse=True):  # the bundle last
             name = os.path.basename(path)
-            os.rename(f"{self._temporary}/{name}", name, src_dir_fd=self._dir_fd, dst_dir_fd=self._dir_fd)
+            made = "bundle" if name == self._base else "archive"
+            os.rename(f"{self._temporary}/{made}", name, src_dir_fd=self._dir_fd, dst_dir_fd=self._dir_fd)
         os.fsync(self._dir_fd)
 
     # --- the whole
@@ -98,17 +99,17 @@ class Rescue:
         if self._work.obstacles:
             raise WorkcellError(self._work.obstacles[0])
         own, *nested = self._work.repositories
-        bundle = os.path.join(self._at, self._base)
+        bundle, files = os.path.join(self._at, "bundle"), os.path.join(self._at, "archive")
         if self._write_bundle(own, bundle):
             self.sizes[self._path] = os.stat(bundle).st_size
         if nested or self._work.status:
-            archive = _Archive(bundle + ".tar", self._workspace)
+            archive = _Archive(files, self._workspace)
             try:
                 self._fill(archive, nested)
                 archive.close()
             finally:
                 archive.release()
-            self.sizes[self._path + ".tar"] = os.stat(bundle + ".tar").st_size
+            self.sizes[self._path + ".tar"] = os.stat(files).st_size
 
     def _fill(self, archive: "_Archive", nested: "list[holdings.Repository]") -> None:
         archive.add_bytes("status", self._work.status.encode("utf-8", "surrogateescape"))

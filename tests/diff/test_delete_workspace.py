@@ -198,7 +198,7 @@ def test_all_kinds_of_work_are_saved_and_come_back_byte_for_byte(either):
         for name in ("HEAD", "refs/heads/side", "refs/tags/v1", "stash@{0}", "stash@{1}", "worktrees/w/HEAD")
     }
     worktree = {name: tree(session.path)[name][1] for name in ("keep", "folder/a", "outside", "odd \udcff\n name", "nested/n")}
-    saved = os.path.join(either.home, "saved")
+    saved = os.path.join(either.home, "pack")
     done = delete(session, "--rescue", saved, "--json")
     assert done.exit_status == 0 and gone(session), done
     answer = json.loads(done.stdout)
@@ -206,7 +206,7 @@ def test_all_kinds_of_work_are_saved_and_come_back_byte_for_byte(either):
     for path, size in ((saved, answer["rescue_bytes"]), (saved + ".tar", answer["rescue_files_bytes"])):
         found = os.lstat(path)
         assert (found.st_size, stat.S_IMODE(found.st_mode)) == (size, 0o600)
-    assert sorted(os.listdir(either.home)) == ["repo", "saved", "saved.tar"]
+    assert sorted(os.listdir(either.home)) == ["pack", "pack.tar", "repo"]
 
     either.git("clone", "-q", saved, os.path.join(either.home, "cloned"))
     assert either.git("-C", os.path.join(either.home, "cloned"), "rev-parse", "HEAD").strip() == ids["HEAD"]
