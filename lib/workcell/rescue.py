@@ -5,6 +5,7 @@ that the names lead to. The list of names, and thus the bundle, is written here 
 before they get their names. See workcell-session-delete(1).
 """
 
+import errno
 import hashlib
 import os
 import stat
@@ -67,7 +68,9 @@ class Rescue:
             ) from None
         except OSError as error:
             self.__exit__()
-            raise WorkcellError(self._path, f"cannot be written: {error.strerror or error}", "give another file") from None
+            raise WorkcellError(
+                self._path, f"cannot be written: {error.strerror or error}", "nothing was removed; give another file"
+            ) from None
         except BaseException:
             self.__exit__()
             raise
@@ -142,8 +145,14 @@ class Rescue:
         pack = os.path.join(place, "0.pack")
         with open(pack, "w+b") as stream:
             os.fchmod(stream.fileno(), 0o644)
-            free = os.fstatvfs(stream.fileno())
-            asked.pack(repository.git_dir, ids, repository.staged, stream.fileno(), free.f_bavail * free.f_frsize)
+            disk = os.fstatvfs(stream.fileno())
+            free = disk.f_bavail * disk.f_frsize
+            try:
+                asked.pack(repository.git_dir, ids, repository.staged, stream.fileno(), free)
+            except WorkcellError:
+                if os.fstat(stream.fileno()).st_size + _PIECE > free:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
+                raise
             shallow = () if repository.name else self._shallow
             why = inquiry.prove(place, "0.pack", form, ids, shallow)
             if why:
