@@ -122,7 +122,7 @@ def test_a_trace_is_bounded_and_says_what_it_lost(tmp_path, monkeypatch):
     path = str(tmp_path / "trace.log")
     collector = trace.Collector(trace.open_log(path))
     collector.launched("command", "cli", "strict")
-    collector.feed(b'event=provider-exit\n[1]\n{}\n' + b"[" * 100000 + b"\n" + b"y" * 200000 + b"\n[\"start\", 1]\n")
+    collector.feed(b"event=provider-exit\n[1]\n{}\n" + b"[" * 100000 + b"\n" + b"y" * 200000 + b'\n["start", 1]\n')
     line = json.dumps(["delete", "watch", "/w/" + "x" * 100, ["file", "644", 1, 1, "-"]]).encode() + b"\n"
     for at in range(0, len(line) * 50, 7):
         collector.feed((line * 50)[at : at + 7])
