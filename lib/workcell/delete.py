@@ -64,7 +64,7 @@ def prepare(session_id: str, record_only: bool) -> Plan:
 def _over(fields: "dict[str, Any]", path: str) -> "dict[str, Any]":
     """Return the record of a session that is over; raise where it is not."""
     session_id = fields["session_id"]
-    if not record.is_terminal(fields) and liveness.presence(fields) == liveness.LOST:
+    if not record.is_terminal(fields) and liveness.presence(fields, ask=True) == liveness.LOST:
         fields = finish.reconcile(path, "host-delete").fields
     if record.live_value(fields).strip() not in record.STOPPED_LIKE:
         next_step = "end it first with workcell-session-stop" if record.is_detached(fields) else "end it first"

@@ -170,7 +170,7 @@ def _reconcile(path: str, source: str, folder: str) -> Outcome:
         known = scratch.read_exit(folder)
         exit_status = known if known is not None else state.exit_status
     else:
-        presence = liveness.presence(fields)
+        presence = liveness.presence(fields, ask=True)
         if presence != liveness.LOST:
             word = {liveness.FOREIGN: "foreign", liveness.UNMONITORED: "alive"}.get(presence, "unknown")
             return Outcome(word, fields)

@@ -30,7 +30,7 @@ class Session:
 
     def presence(self) -> str:
         """Return what liveness says of it now; the record is read again where it says gone."""
-        found = liveness.presence(self.fields)
+        found = liveness.presence(self.fields, ask=True)
         if found not in (liveness.MONITORED, liveness.FOREIGN):
             self.reload()
         return found
