@@ -31,9 +31,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_MODULES = {"bubblewrap": "bubblewrap", "podman": "podman", "process": "process"}
-_PROVIDERS = {"bubblewrap": "bubblewrap", "host": "process", "podman": "podman"}
-AUTO = ("bubblewrap", "podman")
+_MODULES = {
+    "bubblewrap": "bubblewrap",
+    "podman": "podman",
+    "docker": "docker",
+    "colima": "colima",
+    "docker-desktop": "docker_desktop",
+    "process": "process",
+}
+_PROVIDERS = {**{name: name for name in _MODULES if name != "process"}, "host": "process"}  # a record's word for it
+AUTO = ("bubblewrap", "podman", "docker")
 
 
 class Target:
@@ -100,7 +107,7 @@ def by_provider(provider: str) -> "Any":
     """Return the runtime that serves a record's target_provider, None where it is not one of ours."""
     from importlib import import_module
 
-    module = _PROVIDERS.get(provider)
+    module = _MODULES.get(_PROVIDERS.get(provider, ""))
     return _of_module(import_module("workcell.runtimes." + module)) if module else None
 
 

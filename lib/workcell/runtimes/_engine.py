@@ -31,7 +31,7 @@ OWN_ADAPTER = OWN_FOLDER + "/.workcell-adapter.py"
 OWN_SEED = OWN_FOLDER + "/.workcell-seed"
 
 SEED_FILE, ID_FILE, PID_FILE = "seed", "container-id", "container-pid"
-ERRORS_FILE, READY_FILE = "engine-errors", "adapter-ready"
+ERRORS_FILE, READY_FILE, EMPTY_FOLDER = "engine-errors", "adapter-ready", "empty"
 
 ANSWER_S = 10.0  # an engine that takes longer is not there
 REMOVE_S = 30.0
@@ -220,7 +220,8 @@ class Engine:
             for source, place, read_only in bubblewrap.protected(spec["workspace"]):
                 yield _bind(source, place, read_only)
         for place in bubblewrap.masks([(spec["workspace"], WORKSPACE)], spec["workspace_origin"]):
-            yield f"type=tmpfs,{_field('destination=' + place)},tmpfs-size=4096,tmpfs-mode=0555"
+            # No tmpfs: some engines fill one with a copy of what it hides.
+            yield _bind(os.path.join(launch.scratch_dir, EMPTY_FOLDER), place, True)
         if self.shared:
             yield _bind(_local.adapter_path(), ADAPTER, True)
             yield _bind(os.path.join(launch.scratch_dir, SEED_FILE), SEED, True)
@@ -233,6 +234,7 @@ class Engine:
             bubblewrap.make_missing(spec["workspace"], spec["mode"] != "breakglass")
         words, _ = self.plan(launch)
         os.close(_local.open_status(launch.scratch_dir))
+        os.mkdir(os.path.join(launch.scratch_dir, EMPTY_FOLDER), 0o555)
         if self.shared:
             path = os.path.join(launch.scratch_dir, SEED_FILE)
             os.mkfifo(path, 0o600)
