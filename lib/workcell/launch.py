@@ -29,7 +29,7 @@ def choose_target(name: str) -> "tuple[ModuleType, str]":
         if name not in runtimes.names():
             raise UsageError(f"--target {name!r}", "is not known", f"known are auto, {', '.join(runtimes.names())}")
         runtime = runtimes.by_name(name)
-        why_not = runtime.probe()
+        why_not = "" if runtimes.is_engine(runtime) else runtime.probe()  # an engine is asked for the image anyway
         if why_not:
             raise PreconditionError(f"target {name}", f"cannot run here: {why_not}", _INSTEAD)
         return runtime, ""

@@ -443,6 +443,8 @@ class Monitor:
             return
         state = self.runtime.state(self.folder, self.session_id)
         if state.running is False:
+            if not self._ready and self.runtime.was_started(self.folder):
+                self._became_ready()
             self._exit_status = state.exit_status
             if self._exit_status is None:
                 self._exit_status, self._lost = finish.FALLBACK_EXIT_STATUS, self._ready

@@ -18,6 +18,7 @@ One that is reached by a container engine (`is_engine`) is an `_engine.Engine`, 
     attach(scratch_dir, session_id, tty_fd) -> int
                                             start another client on a terminal, in place of one that ended; its pid
     ready(scratch_dir) -> bool              whether the adapter listens
+    was_started(scratch_dir) -> bool        whether the program was started in a container that ended before that could be seen
     began(scratch_dir, session_id)          note which process the container's first one is, once it is ready
     last_words(scratch_dir) -> str          why the engine could not start the container
     open_input(scratch_dir)                 the way to the agent's input where no FIFO can be shared (`shared` is False)

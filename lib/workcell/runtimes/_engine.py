@@ -58,6 +58,7 @@ while True:
     if not data: break
     while data: data = data[os.write(fd, data):]
 os.close(fd)
+print("seeded", flush=True)
 wait(os.O_WRONLY | os.O_NONBLOCK, fifo)
 """
 # As send does it on this side: a FIFO by type, through no link, and never waiting for a reader.
@@ -297,12 +298,13 @@ class Engine:
 
     def _feed_by_exec(self, launch: Launch, seed: bytes) -> None:
         spec = launch.spec
-        while not _read_small(os.path.join(launch.scratch_dir, ID_FILE)):
-            _pause()
         while not (self._inspect(launch.scratch_dir, spec) or {}).get("Running"):
+            if not _client_lives(_local.read_status(launch.scratch_dir) or {}):
+                return
             _pause(0.02)
         command = [*self._exec(launch.scratch_dir, spec), "python3", "-I", "-S", "-c", _FEED, OWN_SEED, bubblewrap.INPUT]
-        if self._ask(spec, *command, timeout_s=START_S, stdin=seed).exit_status == 0:
+        # The program may end before its adapter was seen to listen; from the seed on, it was started.
+        if b"seeded" in self._ask(spec, *command, timeout_s=START_S, stdin=seed).stdout:
             os.close(os.open(os.path.join(launch.scratch_dir, READY_FILE), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
 
     def _exec(self, scratch_dir: str, spec: "dict[str, Any]") -> list[str]:
@@ -313,6 +315,15 @@ class Engine:
         if not self.shared:
             return os.path.lexists(os.path.join(scratch_dir, READY_FILE))
         return _local.has_reader(scratch_dir)
+
+    def was_started(self, scratch_dir: str) -> bool:
+        """Say of a container that ended before it was seen to be ready whether the program was started in it."""
+        deadline = clock.monotonic_s() + (0 if self.shared else SETTLE_S)
+        while not os.path.lexists(os.path.join(scratch_dir, READY_FILE)):
+            if clock.monotonic_s() > deadline:
+                return False
+            _pause(0.01)
+        return True
 
     def began(self, scratch_dir: str, session_id: str) -> None:
         """Note which process the container's first one is: from now on that one is asked before the engine is."""
