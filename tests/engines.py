@@ -156,3 +156,41 @@ def write_context(config_dir, name, socket):
     value = {"Name": name, "Metadata": {}, "Endpoints": {"docker": {"Host": f"unix://{socket}", "SkipTLSVerify": False}}}
     with open(os.path.join(folder, "meta.json"), "w") as stream:
         json.dump(value, stream)
+
+
+class Dockerd:
+    """A docker daemon on paths of its own, with the test image and without a network: it touches no rule and no bridge."""
+
+    def __init__(self, folder, env):
+        need("dockerd", "containerd", "docker")
+        self.socket, self.data = os.path.join(folder, "d.sock"), os.path.join(
+            CACHE, f"dockerd-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"  # a daemon has its data for itself
+        )
+        self.words = ["dockerd", "-H", f"unix://{self.socket}", "--data-root", self.data, "--pidfile", os.path.join(folder, "pid")]
+        self.words += ["--exec-root", os.path.join(folder, "exec"), "--iptables=false", "--bridge=none"]
+        self.log = os.path.join(folder, "dockerd.log")
+        self.start()
+        client = ["docker", "-H", f"unix://{self.socket}"]
+        digest = _content()[0]
+        shown = subprocess.run(
+            [*client, "image", "inspect", "--format", '{{index .Config.Labels "content"}}', IMAGE], capture_output=True, text=True
+        )
+        if shown.stdout.strip() != digest:
+            archive = os.path.join(folder, "image.tar")
+            run(["podman", "save", "--quiet", "-o", archive, IMAGE], env, 120)
+            run([*client, "load", "-i", archive], {}, 120)
+            os.unlink(archive)
+
+    def start(self):
+        """Start the daemon and wait until it answers."""
+        with open(self.log, "a") as log:
+            self.child = subprocess.Popen(
+                self.words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env={"PATH": os.environ["PATH"]}
+            )
+        words = ["docker", "-H", f"unix://{self.socket}", "version"]
+        wait_until(lambda: subprocess.run(words, capture_output=True).returncode == 0, 30, "dockerd")
+
+    def close(self):
+        """End the daemon, and its containers with it."""
+        self.child.terminate()
+        self.child.wait(30)

@@ -8,7 +8,8 @@ import pytest
 import engines
 import support
 
-TARGETS = ("bubblewrap", "process", "podman", "docker", "colima", "docker-desktop")
+# docker's client is tried on podman's API for each of its targets, and on its own daemon.
+TARGETS = ("bubblewrap", "process", "podman", "docker", "colima", "docker-desktop", "dockerd")
 
 
 class Provider:
@@ -18,6 +19,7 @@ class Provider:
         self.world, self.target, self.env, self.options = world, target, env, options
         self.confines, self.has_engine = target != "process", bool(env)
         self.ids = []
+        self.client = ["podman"]
 
     def start(self, *words, agent="command", **more):
         """Start a session and return its id; words after `--` are the program."""
@@ -31,7 +33,7 @@ class Provider:
             return []
         found = []
         for session_id in self.ids:
-            words = ["podman", "ps", "-aq", "--filter", f"label=workcell.session-id={session_id}"]
+            words = [*self.client, "ps", "-aq", "--filter", f"label=workcell.session-id={session_id}"]
             found += engines.run(words, self.env).split()
         return found
 
@@ -40,13 +42,19 @@ class Provider:
         left = self.containers()
         for container in left:
             subprocess.run(
-                ["podman", "rm", "-f", "-t", "0", container], env={**os.environ, **self.env}, capture_output=True, timeout=60
+                [*self.client, "rm", "-f", container], env={**os.environ, **self.env}, capture_output=True, timeout=60
             )
         return left
 
 
-def make(world, target, tmp_path):
+def make(world, target, tmp_path, request):
     """Return (a Provider, the function that ends what it needs)."""
+    if target == "dockerd":
+        daemon = request.getfixturevalue("dockerd")
+        world.env |= {"WORKCELL_IMAGE": engines.IMAGE, "DOCKER_HOST": f"unix://{daemon.socket}"}
+        provider = Provider(world, "docker", {"DOCKER_HOST": f"unix://{daemon.socket}"}, ["--network", "none"])
+        provider.client = ["docker"]
+        return provider, lambda: None
     if target in ("bubblewrap", "process"):
         return Provider(world, target, {}, ["--network", "none"] if target == "bubblewrap" else []), lambda: None
     env = engines.podman_env()
@@ -67,11 +75,19 @@ def make(world, target, tmp_path):
     return Provider(world, target, env, options), service.close
 
 
-def serve(target, tmp_path):
+@pytest.fixture(scope="session")
+def dockerd(tmp_path_factory):
+    """A docker daemon for all tests of this process."""
+    daemon = engines.Dockerd(str(tmp_path_factory.mktemp("dockerd")), engines.podman_env())
+    yield daemon
+    daemon.close()
+
+
+def serve(target, tmp_path, request):
     """Yield a provider, then prove that nothing of it is left."""
     world = support.World(tmp_path)
     world.make_repo()
-    provider, close = make(world, target, tmp_path)
+    provider, close = make(world, target, tmp_path, request)
     try:
         yield provider
     finally:
@@ -84,16 +100,16 @@ def serve(target, tmp_path):
 @pytest.fixture(params=TARGETS)
 def provider(request, tmp_path):
     """Every target, with a repository in its world."""
-    yield from serve(request.param, tmp_path)
+    yield from serve(request.param, tmp_path, request)
 
 
 @pytest.fixture(params=TARGETS[2:])
 def engine(request, tmp_path):
     """Every target with a container engine."""
-    yield from serve(request.param, tmp_path)
+    yield from serve(request.param, tmp_path, request)
 
 
 @pytest.fixture
-def podman(tmp_path):
+def podman(request, tmp_path):
     """podman alone, for what is the same code for all."""
-    yield from serve("podman", tmp_path)
+    yield from serve("podman", tmp_path, request)

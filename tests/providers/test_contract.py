@@ -5,6 +5,7 @@ import sys
 
 import pexpect
 
+import engines
 from support import BIN
 from programs import IGNORES_TERM, PROBE, facts, give_to_agent
 
@@ -128,9 +129,7 @@ def test_values_of_the_environment_and_files_of_the_home_come_in_by_no_list_of_p
         assert "20000" in shown
     if provider.has_engine:
         for container in provider.containers():
-            import engines
-
-            assert "secret-value" not in engines.run(["podman", "inspect", container], provider.env)
+            assert "secret-value" not in engines.run([*provider.client, "inspect", container], provider.env)
     assert world.session("stop", "--id", session_id).exit_status == 0
     for folder, _, names in os.walk(world.state):
         for name in names:
