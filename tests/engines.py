@@ -163,17 +163,31 @@ class Dockerd:
 
     def __init__(self, folder, env):
         need("dockerd", "containerd", "docker")
-        self.socket, self.data = os.path.join(folder, "d.sock"), os.path.join(
-            CACHE, f"dockerd-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"  # a daemon has its data for itself
+        self.socket, self.data = (
+            os.path.join(folder, "d.sock"),
+            os.path.join(
+                CACHE,
+                f"dockerd-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}",  # a daemon has its data for itself
+            ),
         )
-        self.words = ["dockerd", "-H", f"unix://{self.socket}", "--data-root", self.data, "--pidfile", os.path.join(folder, "pid")]
+        self.words = [
+            "dockerd",
+            "-H",
+            f"unix://{self.socket}",
+            "--data-root",
+            self.data,
+            "--pidfile",
+            os.path.join(folder, "pid"),
+        ]
         self.words += ["--exec-root", os.path.join(folder, "exec"), "--iptables=false", "--bridge=none"]
         self.log = os.path.join(folder, "dockerd.log")
         self.start()
         client = ["docker", "-H", f"unix://{self.socket}"]
         digest = _content()[0]
         shown = subprocess.run(
-            [*client, "image", "inspect", "--format", '{{index .Config.Labels "content"}}', IMAGE], capture_output=True, text=True
+            [*client, "image", "inspect", "--format", '{{index .Config.Labels "content"}}', IMAGE],
+            capture_output=True,
+            text=True,
         )
         if shown.stdout.strip() != digest:
             archive = os.path.join(folder, "image.tar")
@@ -185,7 +199,12 @@ class Dockerd:
         """Start the daemon and wait until it answers."""
         with open(self.log, "a") as log:
             self.child = subprocess.Popen(
-                self.words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env={"PATH": os.environ["PATH"]}
+                self.words,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={"PATH": os.environ["PATH"]},
             )
         words = ["docker", "-H", f"unix://{self.socket}", "version"]
         wait_until(lambda: subprocess.run(words, capture_output=True).returncode == 0, 30, "dockerd")

@@ -32,6 +32,7 @@ class Plan:
         self.missing: list[str] = []
         self.unavailable: list[str] = []
         self.remove_base = False  # the copy of a direct session's base, which no field of the record names
+        self.container: "Any" = None  # a foreign.Container that is there and does not run
         self.files: list[str] = []
         self.folders: list[str] = []
 
@@ -97,6 +98,22 @@ def _plan_container(plan: Plan, record_only: bool) -> None:
     folder = fields["session_audit_dir"]
     if folder and scratch.is_ours(folder) and runtime.state(folder, fields["session_id"]).running:
         raise WorkcellError(fields["session_id"], "its sandbox still runs", "end it with workcell-session-stop")
+    if not runtimes.is_engine(runtime):
+        return
+    if record_only:
+        plan.keep.append("container")
+        return
+    from workcell import foreign
+
+    container = foreign.Container(fields)
+    state = container.state()
+    if state == "running":
+        raise WorkcellError(fields["session_id"], "its container still runs", "end it with workcell-session-stop")
+    if state == "missing":
+        plan.missing.append("container")
+    else:
+        plan.remove.append("container")
+        plan.container = container
 
 
 def _plan_scratch(plan: Plan, record_only: bool) -> None:
@@ -149,6 +166,8 @@ def _take(plan: Plan, label: str, path: str, record_only: bool) -> None:
 
 def carry_out(plan: Plan) -> None:
     """Remove what was planned, the record last; raise WorkcellError where something cannot be removed."""
+    if plan.container is not None:
+        plan.container.engine.remove_named(plan.container.spec)
     for path in plan.files:
         _remove(path, os.unlink)
     for folder in plan.folders:

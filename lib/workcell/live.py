@@ -51,6 +51,13 @@ def require_detached(session: Session, verb: str) -> None:
         raise WorkcellError(session.id, f"cannot {verb}: its record names no sandbox", "see workcell-session-show")
 
 
+def is_foreign(session: Session) -> bool:
+    """Say whether another implementation runs a session and its engine is one that can be asked here."""
+    if record.is_terminal(session.fields) or session.presence() != liveness.FOREIGN:
+        return False
+    return runtimes.is_engine(runtimes.by_provider(str(session.fields["target_provider"])))
+
+
 def require_live(session: Session, verb: str) -> None:
     """Raise unless the session can be worked with now: detached, not ended, its monitor alive."""
     require_detached(session, verb)

@@ -38,6 +38,11 @@ def send(session: live.Session, message: bytes, enter: bool, raw: bool, secret: 
     The count is that of the message and of its Enter, not of paste marks. Raises WorkcellError with the number of bytes taken
     when the session cannot be written to in time.
     """
+    if live.is_foreign(session):
+        from workcell import foreign
+
+        foreign.send(session, message + b"\n" * enter, timeout_s)
+        return _note(session, message, enter, secret)
     live.require_live(session, "send")
     deadline = clock.monotonic_s() + timeout_s
     runtime = runtimes.by_provider(session.fields["target_provider"])
@@ -59,6 +64,11 @@ def send(session: live.Session, message: bytes, enter: bool, raw: bool, secret: 
         os.close(fd)
         if carrier:
             _await_carrier(session.id, carrier, deadline)
+    return _note(session, message, enter, secret)
+
+
+def _note(session: live.Session, message: bytes, enter: bool, secret: bool) -> tuple[int, str]:
+    """Audit what was delivered and touch the record; return (bytes taken, live status)."""
     pairs = [("source", "host-cli"), ("command", "session-send"), ("argv", _shown(message, secret))]
     if secret:
         pairs.append(("status", f"{len(message)} bytes"))

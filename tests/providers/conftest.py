@@ -3,13 +3,13 @@
 import os
 import subprocess
 
+import engines
 import pytest
 
-import engines
 import support
 
-# docker's client is tried on podman's API for each of its targets, and on its own daemon.
-TARGETS = ("bubblewrap", "process", "podman", "docker", "colima", "docker-desktop", "dockerd")
+# docker's client is tried on its own daemon; in place of a virtual machine's engine stands podman behind the same API.
+TARGETS = ("bubblewrap", "process", "podman", "docker", "colima", "docker-desktop")
 
 
 class Provider:
@@ -49,7 +49,7 @@ class Provider:
 
 def make(world, target, tmp_path, request):
     """Return (a Provider, the function that ends what it needs)."""
-    if target == "dockerd":
+    if target == "docker":
         daemon = request.getfixturevalue("dockerd")
         world.env |= {"WORKCELL_IMAGE": engines.IMAGE, "DOCKER_HOST": f"unix://{daemon.socket}"}
         provider = Provider(world, "docker", {"DOCKER_HOST": f"unix://{daemon.socket}"}, ["--network", "none"])
@@ -64,9 +64,7 @@ def make(world, target, tmp_path, request):
         return Provider(world, target, env, options), lambda: None
     engines.need("docker")
     service = engines.Service(str(tmp_path), env)
-    if target == "docker":
-        world.env["DOCKER_HOST"] = f"unix://{service.socket}"
-    elif target == "colima":
+    if target == "colima":
         os.makedirs(os.path.join(world.home, ".colima/work"))
         os.symlink(service.socket, os.path.join(world.home, ".colima/work/docker.sock"))
         options += ["--colima-profile", "work"]
@@ -113,3 +111,9 @@ def engine(request, tmp_path):
 def podman(request, tmp_path):
     """podman alone, for what is the same code for all."""
     yield from serve("podman", tmp_path, request)
+
+
+@pytest.fixture
+def docker(request, tmp_path):
+    """docker alone, on the daemon of the fixture dockerd."""
+    yield from serve("docker", tmp_path, request)

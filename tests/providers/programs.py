@@ -6,7 +6,7 @@ import re
 SLEEPER = ("sh", "-c", "echo is up; exec sleep 1000")
 IGNORES_TERM = ("sh", "-c", "trap '' TERM; echo is up; while :; do sleep 0.2; done")
 PROBE = (
-    "echo \"size=$(stty size)\"; echo \"uid=$(id -u)\"; echo \"pwd=$(pwd)\"; grep -E '^(CapEff|CapBnd|NoNewPrivs)' "
+    'echo "size=$(stty size)"; echo "uid=$(id -u)"; echo "pwd=$(pwd)"; grep -E \'^(CapEff|CapBnd|NoNewPrivs)\' '
     "/proc/self/status | sed 's/:[[:space:]]*/=/'; if grep -qE '^[0-9]+ [0-9]+ [0-9:]+ [^ ]+ / ro[ ,]' /proc/self/mountinfo; "
     "then echo root=readonly; else echo root=writable; fi; echo is up"
 )

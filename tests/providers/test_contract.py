@@ -3,11 +3,11 @@
 import os
 import sys
 
-import pexpect
-
 import engines
-from support import BIN
+import pexpect
 from programs import IGNORES_TERM, PROBE, facts, give_to_agent
+
+from support import BIN
 
 
 def test_a_session_starts_takes_a_message_and_ends_with_the_status_of_its_program(provider):
@@ -136,5 +136,3 @@ def test_values_of_the_environment_and_files_of_the_home_come_in_by_no_list_of_p
             if not name.endswith(".cast"):
                 with open(os.path.join(folder, name), "rb") as stream:
                     assert b"secret-value" not in stream.read(), name
-
-

@@ -1,4 +1,4 @@
-"""What the targets that go by docker's command line share: which engine a client talks to, without the operator's configuration.
+"""What docker's targets share: which engine a client talks to, without the operator's configuration.
 
 A client of ours gets a socket and nothing else: the operator's configuration could set proxies, keys and plugins.
 """
@@ -41,7 +41,9 @@ class Colima(Docker):
         if not profile:
             return self.of_host("unix://" + path)
         if not os.path.exists(path):
-            raise PreconditionError(path, f"profile {profile} has no engine", f"start it with `colima start --profile {profile}`")
+            raise PreconditionError(
+                path, f"profile {profile} has no engine", f"start it with `colima start --profile {profile}`"
+            )
         return _variables(self.TARGET.name, "unix://" + path)
 
 
@@ -53,6 +55,10 @@ class DockerDesktop(Docker):
     def find_engine(self, profile: str, context: str = "") -> list[str]:
         """Return the variables for Docker Desktop's own context; raise PreconditionError where there is none."""
         return _variables(self.TARGET.name, _host_of(context or self.CONTEXT))
+
+    def context_of(self, target_id: str) -> str:
+        """Return the context that a record's target_id names: itself."""
+        return target_id
 
     def target_id(self, profile: str) -> str:
         """Return the context's name: what is needed to find the engine again."""
@@ -79,7 +85,7 @@ def _read(path: str) -> "Any":
 
 
 def _host_of(context: str) -> str:
-    """Return the endpoint of a context, as docker's own client finds it: named, DOCKER_HOST, DOCKER_CONTEXT, the current one."""
+    """Return the endpoint of a context, in docker's own order: named, DOCKER_HOST, DOCKER_CONTEXT, current."""
     if not context:
         if os.environ.get("DOCKER_HOST"):
             return os.environ["DOCKER_HOST"]

@@ -2,13 +2,14 @@
 
 The monitor is the only client: one `run` in the foreground on the outer terminal, which makes the container, starts it and
 stays attached to it, without passing signals on. The container outlives that client; another one is attached in its place.
-Nothing that an engine says is the truth until it is checked against the process that it names: see docs/decisions/.
+What an engine says is checked against the process that it names before it is believed.
 
 What the agent's environment holds never reaches the engine, which would keep it on disk and show it: adapter/container_entry.py.
 """
 
 import json
 import os
+import re
 import signal
 import termios
 import tty
@@ -41,7 +42,16 @@ START_S = 120.0
 PIDS_LIMIT = "4096"
 DEFAULT_IMAGE = "workcell:local"
 # What tells a client which engine to talk to; none of it is secret.
-ENGINE_VARIABLES = ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "CONTAINERS_REGISTRIES_CONF", "XDG_RUNTIME_DIR", "XDG_DATA_HOME")
+ENGINE_VARIABLES = (
+    "CONTAINERS_CONF",
+    "CONTAINERS_STORAGE_CONF",
+    "CONTAINERS_REGISTRIES_CONF",
+    "XDG_RUNTIME_DIR",
+    "XDG_DATA_HOME",
+)
+
+_NAME = re.compile(r"workcell-[A-Za-z0-9][A-Za-z0-9_.-]*")
+_LISTED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]+")
 
 # Inside a machine that shares no files with this one: fill the seed, then wait for the reader of the agent's input.
 _FEED = """
@@ -99,7 +109,7 @@ class Engine:
             word.partition("=")[::2] for word in spec.get("engine_env", [])
         )
 
-    def _ask(self, spec: "dict[str, Any]", *words: str, timeout_s: float = ANSWER_S, stdin: bytes = b"") -> run.Finished:
+    def ask(self, spec: "dict[str, Any]", *words: str, timeout_s: float = ANSWER_S, stdin: bytes = b"") -> run.Finished:
         """Run the client with a time limit; raise CannotTellError where there is no answer."""
         program = run.which(self.program)
         if program is None:
@@ -117,7 +127,7 @@ class Engine:
             return f"{self.program} is not on PATH"
         try:
             env = self.find_engine("")
-            done = self._ask({"engine_env": env}, "version", "--format", "{{.Client.Version}} {{json .Server}}")
+            done = self.ask({"engine_env": env}, "version", "--format", "{{.Client.Version}} {{json .Server}}")
         except WorkcellError as error:
             return f"{error.what}: {error.why}"
         return "" if done.exit_status == 0 else done.reason()
@@ -144,7 +154,7 @@ class Engine:
         }
         self._client()
         try:
-            present = self._ask(spec, "image", "inspect", "--format", "{{.Id}}", image)
+            present = self.ask(spec, "image", "inspect", "--format", "{{.Id}}", image)
         except CannotTellError as error:
             raise PreconditionError(f"target {self.TARGET.name}", f"{error.what}: {error.why}", error.next_step) from None
         if present.exit_status == 0:
@@ -156,7 +166,7 @@ class Engine:
             name_it = "" if options.image else "name one with --image or WORKCELL_IMAGE, or "
             raise PreconditionError(f"image {image}", "is not there", f"{name_it}fetch it with `{fetch}` or give --pull")
         try:
-            done = self._ask(spec, "pull", "--quiet", image, timeout_s=PULL_S)
+            done = self.ask(spec, "pull", "--quiet", image, timeout_s=PULL_S)
         except CannotTellError as error:
             raise PreconditionError(f"image {image}", f"cannot be fetched: {error.why}", f"try `{fetch}`") from None
         if done.exit_status != 0:
@@ -243,7 +253,9 @@ class Engine:
             if spec["uid"] != os.geteuid():
                 os.chown(path, spec["uid"], spec["gid"])
         client = self._fork_client(launch.scratch_dir, spec, words, tty_fd)
-        self._feed(launch, b"".join(_seed(launch, termios.tcgetwinsize(tty_fd), None if self.shared else _local.adapter_path())))
+        self._feed(
+            launch, b"".join(_seed(launch, termios.tcgetwinsize(tty_fd), None if self.shared else _local.adapter_path()))
+        )
         return client
 
     def attach(self, scratch_dir: str, session_id: str, tty_fd: int) -> int:
@@ -304,7 +316,7 @@ class Engine:
             _pause(0.02)
         command = [*self._exec(launch.scratch_dir, spec), "python3", "-I", "-S", "-c", _FEED, OWN_SEED, bubblewrap.INPUT]
         # The program may end before its adapter was seen to listen; from the seed on, it was started.
-        if b"seeded" in self._ask(spec, *command, timeout_s=START_S, stdin=seed).stdout:
+        if b"seeded" in self.ask(spec, *command, timeout_s=START_S, stdin=seed).stdout:
             os.close(os.open(os.path.join(launch.scratch_dir, READY_FILE), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
 
     def _exec(self, scratch_dir: str, spec: "dict[str, Any]") -> list[str]:
@@ -358,10 +370,10 @@ class Engine:
         return _read_small(os.path.join(scratch_dir, ID_FILE)) or str(spec["container_name"])
 
     def _inspect(self, scratch_dir: str, spec: "dict[str, Any]") -> "dict[str, Any] | None":
-        """Return the engine's state of the session's container, {} where it is proven to have none, None where it cannot tell."""
+        """Return the engine's state of the session's container, {} where it is proven to have none, None: cannot tell."""
         try:
             words = ("inspect", "--type", "container", "--format", "{{json .State}}\n{{json .Config.Labels}}")
-            done = self._ask(spec, *words, self._name(scratch_dir, spec))
+            done = self.ask(spec, *words, self._name(scratch_dir, spec))
             if done.exit_status == 0:
                 state, _, labels = done.text().partition("\n")
                 found, owner = json.loads(state), json.loads(labels) or {}
@@ -374,7 +386,7 @@ class Engine:
     def _containers(self, spec: "dict[str, Any]") -> list[str]:
         """Return the ids of all containers of a session; raise CannotTellError where the engine does not say."""
         words = ("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={self._label(spec['session_id'])}")
-        done = self._ask(spec, *words)
+        done = self.ask(spec, *words)
         found = done.text().split()
         if done.exit_status != 0 or not all(len(word) == 64 and word.isalnum() for word in found):
             raise CannotTellError(self.program, done.reason(), "see that the engine answers")
@@ -390,7 +402,7 @@ class Engine:
         return pid if pid > 1 and identity and _is_first(pid, str(identity), session_id) else 0
 
     def state(self, scratch_dir: str, session_id: str, ask: bool = True) -> State:
-        """Return what the container's first process says, and only when it is gone or unknown the engine; ask=False: not even then."""
+        """Return what the container's first process says; the engine is asked when that one is gone or unknown, and `ask`."""
         status = _local.read_status(scratch_dir)
         if status is None:
             return State(False)  # never launched: the file is made before the client is
@@ -433,6 +445,61 @@ class Engine:
             return State(False) if began and found.get("StartedAt") != began else State(True)
         return None if pid == status.get("child-pid") else State(False)
 
+    # --- a container that another implementation has made, known by its name alone
+
+    def context_of(self, target_id: str) -> str:
+        """Return the context that a record's target_id names."""
+        return ""
+
+    def named_state(self, spec: "dict[str, Any]") -> str:
+        """Return `running`, `stopped` or, where a list of all containers proves it, `missing`; raise CannotTellError."""
+        name = str(spec["container_name"]).removeprefix("/")
+        if not _NAME.fullmatch(name):
+            raise CannotTellError(repr(name), "is no name of a session's container", "see workcell-session-show")
+        words = (
+            "inspect",
+            "--type",
+            "container",
+            "--format",
+            "{{json .State.Status}} {{json .State.Running}} {{json .State.Pid}}",
+        )
+        done = self.ask(spec, *words, name)
+        if done.exit_status == 0:
+            status, _, rest = done.text().partition(" ")
+            running, _, pid = rest.partition(" ")
+            if status == '"running"' and self.is_podman and not os.path.exists(f"/proc/{pid}"):
+                return "stopped"  # what watched it for podman was killed, and podman has not noticed its end
+            if running == "true":
+                return "running"
+            if running == "false" and status.strip('"').isalpha():
+                return "stopped"
+            raise CannotTellError(name, f"{self.program} says what cannot be understood", "try again")
+        listed = self.ask(spec, "ps", "--all", "--format", "{{.Names}}")
+        names = listed.stdout.decode("utf-8", "replace").replace("\r\n", "\n").splitlines()
+        if listed.exit_status != 0 or not all(_LISTED.fullmatch(word) for word in names) or name in names:
+            why = done.reason() if listed.exit_status == 0 else listed.reason()
+            raise CannotTellError(name, f"could not confirm whether it runs: {why}", "see that the engine answers")
+        return "missing"
+
+    def named_exit_status(self, spec: "dict[str, Any]") -> int | None:
+        """Return the exit status of a stopped container, None where the engine has none."""
+        done = self.ask(spec, "inspect", "--type", "container", "--format", "{{.State.ExitCode}}", str(spec["container_name"]))
+        text = done.text().strip()
+        return int(text) if done.exit_status == 0 and text.isdigit() and int(text) < 256 else None
+
+    def remove_named(self, spec: "dict[str, Any]") -> None:
+        """Remove a stopped container by its name; raise WorkcellError where it is not proven gone."""
+        words = ["rm", "--force", "--volumes", str(spec["container_name"]).removeprefix("/")]
+        done = self.ask(spec, *words, timeout_s=REMOVE_S)
+        if self.named_state(spec) != "missing":
+            raise WorkcellError(str(spec["container_name"]), f"cannot be removed: {done.reason()}", "try again")
+
+    def run_client(self, spec: "dict[str, Any]", words: list[str]) -> int:
+        """Run a client on our own terminal to its end and return its exit status."""
+        program = self._client()
+        pid = os.posix_spawn(program, [program, *words], self.client_env(spec), setsigdef=[signal.SIGINT, signal.SIGQUIT])
+        return run.exit_status_of(os.waitpid(pid, 0)[1])
+
     # --- the end
 
     def kill(self, scratch_dir: str, session_id: str, signum: int) -> None:
@@ -450,7 +517,7 @@ class Engine:
             return
         try:
             spec = scratch.read_spec(scratch_dir)
-            done = self._ask(spec, "kill", "--signal", signal.Signals(signum).name[3:], self._name(scratch_dir, spec))
+            done = self.ask(spec, "kill", "--signal", signal.Signals(signum).name[3:], self._name(scratch_dir, spec))
         except WorkcellError:
             done = None
         if signum == signal.SIGKILL and (done is None or done.exit_status != 0):
@@ -465,10 +532,10 @@ class Engine:
         spec = scratch.read_spec(scratch_dir)
         words = ["rm", "--force", "--volumes", *(["--time", "0"] if self.is_podman else [])]
         identity = _read_small(os.path.join(scratch_dir, ID_FILE))
-        if identity and self._ask(spec, *words, identity, timeout_s=REMOVE_S).exit_status == 0:
+        if identity and self.ask(spec, *words, identity, timeout_s=REMOVE_S).exit_status == 0:
             return
         for left in self._containers(spec):
-            self._ask(spec, *words, left, timeout_s=REMOVE_S)
+            self.ask(spec, *words, left, timeout_s=REMOVE_S)
         if self._containers(spec):
             raise CannotTellError(session_id, f"its container could not be removed by {self.program}", "try again")
 
@@ -583,4 +650,3 @@ def _pause(time_s: float = 0.005) -> None:
     import time
 
     time.sleep(time_s)
-
