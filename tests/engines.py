@@ -163,24 +163,18 @@ class Dockerd:
 
     def __init__(self, folder, env):
         need("dockerd", "containerd", "docker")
-        self.socket, self.data = (
-            os.path.join(folder, "d.sock"),
-            os.path.join(
-                CACHE,
-                f"dockerd-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}",  # a daemon has its data for itself
-            ),
-        )
-        self.words = [
-            "dockerd",
-            "-H",
-            f"unix://{self.socket}",
-            "--data-root",
-            self.data,
-            "--pidfile",
-            os.path.join(folder, "pid"),
-        ]
-        self.words += ["--exec-root", os.path.join(folder, "exec"), "--iptables=false", "--bridge=none"]
+        self.socket = os.path.join(folder, "d.sock")
+        # A daemon has its data for itself.
+        self.data = os.path.join(CACHE, f"dockerd-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}")
+        below, state = os.path.join(folder, "containerd.sock"), os.path.join(folder, "containerd")
+        # What dockerd starts itself it takes along when it is killed.
+        words = ["containerd", "--address", below, "--root", self.data + "-containerd", "--state", state]
+        self.words = ["dockerd", "-H", f"unix://{self.socket}", "--containerd", below, "--data-root", self.data]
+        self.words += ["--pidfile", os.path.join(folder, "pid"), "--exec-root", os.path.join(folder, "exec")]
+        self.words += ["--iptables=false", "--bridge=none"]
         self.log = os.path.join(folder, "dockerd.log")
+        self.below = self._spawn(words)
+        wait_until(lambda: os.path.exists(below), 30, "containerd")
         self.start()
         client = ["docker", "-H", f"unix://{self.socket}"]
         digest = _content()[0]
@@ -197,19 +191,17 @@ class Dockerd:
 
     def start(self):
         """Start the daemon and wait until it answers."""
-        with open(self.log, "a") as log:
-            self.child = subprocess.Popen(
-                self.words,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                env={"PATH": os.environ["PATH"]},
-            )
+        self.child = self._spawn(self.words)
         words = ["docker", "-H", f"unix://{self.socket}", "version"]
         wait_until(lambda: subprocess.run(words, capture_output=True).returncode == 0, 30, "dockerd")
 
+    def _spawn(self, words):
+        with open(self.log, "a") as log:
+            streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+            return subprocess.Popen(words, **streams, start_new_session=True, env={"PATH": os.environ["PATH"]})
+
     def close(self):
         """End the daemon, and its containers with it."""
-        self.child.terminate()
-        self.child.wait(30)
+        for child in (self.child, self.below):
+            child.terminate()
+            child.wait(30)

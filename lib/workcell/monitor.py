@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 READY_TIMEOUT_S = 60.0
 KILL_AFTER_S = 10.0
 ATTACH_PAUSE_S = 5.0
+CLIENT_ENDS_S = 2.0
 INPUT_LIMIT_BYTES = 1 << 16
 TOUCH_EVERY_S = 3600.0
 REPAINT_S = 0.06
@@ -179,6 +180,8 @@ class Monitor:
         self._exit_status: int | None = None
         self._kill_at = self._repaint_at = self._attach_at = float("inf")
         self._attach_pause_s = 0.0
+        self._client_due = float("inf")
+        self._first_fd = -1
         self._touch_at = clock.monotonic_s() + TOUCH_EVERY_S
         self._reason = ""
         self._terminated = self._lost = False
@@ -295,6 +298,8 @@ class Monitor:
                         poller.unregister(fd)
                 elif fd == self._input_fd:
                     self._pending += self._read(fd)
+                elif fd == self._first_fd:
+                    self._first_ended()
                 elif fd == self._control_fd:
                     self._control(self._read(fd))
                 else:
@@ -306,7 +311,7 @@ class Monitor:
     def _timeout_ms(self) -> float:
         if not self._ready:
             return 2
-        due = min(self._kill_at, self._repaint_at, self._touch_at, self._attach_at)
+        due = min(self._kill_at, self._repaint_at, self._touch_at, self._attach_at, self._client_due)
         return max(0.0, (due - clock.monotonic_s()) * 1000) + 1
 
     def _tick(self, ready_by: float) -> None:
@@ -329,6 +334,10 @@ class Monitor:
         if now >= self._repaint_at:
             self._repaint_at = float("inf")
             self._apply_size(self._size)
+        if now >= self._client_due:
+            self._client_due = float("inf")
+            if self._child:
+                os.kill(self._child, signal.SIGKILL)  # it has shown all that there was
         if now >= self._attach_at:
             self._attach_at = float("inf")
             self._client_ended()
@@ -354,6 +363,7 @@ class Monitor:
         self._say("ready")
         if self._engine:
             self.runtime.began(self.folder, self.session_id)
+            self._watch(self.runtime.state(self.folder, self.session_id, ask=False).pid)
 
     def _ask_to_end(self) -> None:
         signum = getattr(signal, "SIG" + self.spec["stop_signal"])
@@ -455,6 +465,21 @@ class Monitor:
         self._attach_pause_s = min(max(0.05, self._attach_pause_s * 2), ATTACH_PAUSE_S)
         if not self._child:
             self._attach_at = clock.monotonic_s() + self._attach_pause_s
+
+    def _watch(self, pid: int) -> None:
+        """Look after the container's first process itself: a client may wait on for one that was started again."""
+        try:
+            self._first_fd = os.pidfd_open(pid) if pid > 1 else -1
+        except OSError:
+            return
+        if self._first_fd >= 0:
+            self._poller.register(self._first_fd, select.POLLIN)
+
+    def _first_ended(self) -> None:
+        self._poller.unregister(self._first_fd)
+        os.close(self._first_fd)
+        self._first_fd = -1
+        self._client_due = clock.monotonic_s() + CLIENT_ENDS_S
 
     def _close_master(self) -> None:
         if self._master >= 0:

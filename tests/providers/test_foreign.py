@@ -30,7 +30,19 @@ class Foreign:
         self.folder = os.path.join(self.profile_dir, "session-audit.Ab12Cd")
         for folder in (self.world.state, os.path.join(self.profile_dir, "sessions"), self.folder):
             os.makedirs(folder, 0o700, exist_ok=True)
-        words = ["run", "-dit", "--name", self.name, "--network", "none", "--tmpfs", "/state:mode=1777", engines.IMAGE, "bash", "-c"]
+        words = [
+            "run",
+            "-dit",
+            "--name",
+            self.name,
+            "--network",
+            "none",
+            "--tmpfs",
+            "/state:mode=1777",
+            engines.IMAGE,
+            "bash",
+            "-c",
+        ]
         engines.run([*provider.client, *words, AGENT], provider.env)
         state_file = os.path.join(self.folder, "session-monitor.env")
         script = "import sys, time; time.sleep(1000)"
@@ -63,7 +75,10 @@ class Foreign:
         """Remove all of it."""
         self.end_monitor()
         subprocess.run(
-            [*self.provider.client, "rm", "-f", self.name], env={**os.environ, **self.provider.env}, capture_output=True, timeout=60
+            [*self.provider.client, "rm", "-f", self.name],
+            env={**os.environ, **self.provider.env},
+            capture_output=True,
+            timeout=60,
         )
 
 
@@ -125,5 +140,3 @@ def test_one_whose_container_has_ended_or_is_gone_is_finished_and_one_whose_engi
     assert (fields["status"], fields["exit_status"]) == ("aborted", "1")
     done = world.session("delete", "--id", foreign.id)
     assert done.exit_status == 0 and done.values["missing"] == "container", done
-
-

@@ -426,7 +426,7 @@ class Engine:
             state = self._judge(scratch_dir, status, found, gone)
             if state is not None:
                 return state
-            if clock.monotonic_s() > deadline:
+            if clock.monotonic_s() > deadline or (self.is_podman and not _has_watcher(self._name(scratch_dir, spec))):
                 return State(False)  # says that it runs, and its process is gone: whoever watched it for the engine is dead
             _pause(0.05)
 
@@ -628,6 +628,20 @@ def _is_first(pid: int, identity: str, session_id: str) -> bool:
             return b"WORKCELL_SESSION_ID=" + os.fsencode(session_id) in file.read().split(b"\0")
     except OSError:
         return False
+
+
+def _has_watcher(identity: str) -> bool:
+    """Say whether a conmon(8) of a container lives: it tells podman of the end."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/cmdline", "rb") as stream:
+                    words = stream.read().split(b"\0")
+            except OSError:
+                continue
+            if os.path.basename(words[0]) == b"conmon" and os.fsencode(identity) in words:
+                return True
+    return False
 
 
 def _client_lives(status: "dict[str, Any]") -> bool:
