@@ -326,6 +326,10 @@ _ANSWER = re.compile(
 
 def attach(session: live.Session, keys: list[int], interactive: bool) -> int:
     """Attach to a session and return the exit status of the command: 0 after a detach, else the agent's own."""
+    if live.is_foreign(session):
+        from workcell import foreign
+
+        return foreign.attach(session, keys, interactive)
     live.require_live(session, "attach")
     mode = "interactive" if interactive else "disabled"
     pairs = [("source", "host-cli"), ("stdin_mode", mode), ("container_name", session.fields["container_name"])]

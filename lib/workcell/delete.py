@@ -32,6 +32,7 @@ class Plan:
         self.missing: list[str] = []
         self.unavailable: list[str] = []
         self.remove_base = False  # the copy of a direct session's base, which no field of the record names
+        self.container: "Any" = None  # a foreign.Container that is there and does not run
         self.files: list[str] = []
         self.folders: list[str] = []
 
@@ -64,7 +65,7 @@ def prepare(session_id: str, record_only: bool) -> Plan:
 def _over(fields: "dict[str, Any]", path: str) -> "dict[str, Any]":
     """Return the record of a session that is over; raise where it is not."""
     session_id = fields["session_id"]
-    if not record.is_terminal(fields) and liveness.presence(fields) == liveness.LOST:
+    if not record.is_terminal(fields) and liveness.presence(fields, ask=True) == liveness.LOST:
         fields = finish.reconcile(path, "host-delete").fields
     if record.live_value(fields).strip() not in record.STOPPED_LIKE:
         next_step = "end it first with workcell-session-stop" if record.is_detached(fields) else "end it first"
@@ -97,6 +98,22 @@ def _plan_container(plan: Plan, record_only: bool) -> None:
     folder = fields["session_audit_dir"]
     if folder and scratch.is_ours(folder) and runtime.state(folder, fields["session_id"]).running:
         raise WorkcellError(fields["session_id"], "its sandbox still runs", "end it with workcell-session-stop")
+    if not runtimes.is_engine(runtime):
+        return
+    if record_only:
+        plan.keep.append("container")
+        return
+    from workcell import foreign
+
+    container = foreign.Container(fields)
+    state = container.state()
+    if state == "running":
+        raise WorkcellError(fields["session_id"], "its container still runs", "end it with workcell-session-stop")
+    if state == "missing":
+        plan.missing.append("container")
+    else:
+        plan.remove.append("container")
+        plan.container = container
 
 
 def _plan_scratch(plan: Plan, record_only: bool) -> None:
@@ -156,6 +173,8 @@ def carry_out(plan: Plan, clone: "discard.Clone | None" = None) -> None:
     """Remove what was planned, a clone first, the record last; raise WorkcellError where something cannot be removed."""
     if clone is not None:
         clone.remove()
+    if plan.container is not None:
+        plan.container.engine.remove_named(plan.container.spec)
     for path in plan.files:
         _remove(path, os.unlink)
     for folder in plan.folders:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MANAGED_READONLY = "managed-readonly"
+MANAGED_MUTABLE = "managed-mutable"
 UNCONFINED = "lower-assurance-unconfined"
 DEBUG_COMMAND = "lower-assurance-debug-command"
 NO_DIGEST = ""
@@ -31,7 +32,7 @@ def labels(spec: "dict[str, Any]", debug_agent: bool) -> dict[str, str]:
         assurance = execution = UNCONFINED
         control_plane = "unmasked"
     else:
-        assurance = MANAGED_READONLY
+        assurance = MANAGED_MUTABLE if spec.get("container_mutability") == "ephemeral" else MANAGED_READONLY
         if debug_agent:
             execution = DEBUG_COMMAND
         elif spec["mode"] in ("breakglass", "development"):

@@ -187,7 +187,7 @@ def would_be(fields: "dict[str, Any]") -> str:
 def _judge(fields: "dict[str, Any]", folder: str) -> "tuple[str, int]":
     """Return (word of an Outcome, exit status) of a session whose monitor is dead and whose record is not final."""
     if not folder:
-        presence = liveness.presence(fields)
+        presence = liveness.presence(fields, ask=True)
         if presence == liveness.LOST:
             return "lost", FALLBACK_EXIT_STATUS
         return {liveness.FOREIGN: "foreign", liveness.UNMONITORED: "alive"}.get(presence, "unknown"), FALLBACK_EXIT_STATUS

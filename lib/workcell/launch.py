@@ -29,7 +29,7 @@ def choose_target(name: str) -> "tuple[ModuleType, str]":
         if name not in runtimes.names():
             raise UsageError(f"--target {name!r}", "is not known", f"known are auto, {', '.join(runtimes.names())}")
         runtime = runtimes.by_name(name)
-        why_not = runtime.probe()
+        why_not = "" if runtimes.is_engine(runtime) else runtime.probe()  # an engine is asked for the image anyway
         if why_not:
             raise PreconditionError(f"target {name}", f"cannot run here: {why_not}", _INSTEAD)
         return runtime, ""
@@ -47,6 +47,24 @@ _INSTEAD = (
     "--target process runs the agent without any confinement, as you: only for a place that is the boundary already, "
     "such as a CI job or a development container"
 )
+
+
+_OF_CONTAINERS = ("image", "pull", "container_mutability", "container_cpu", "container_memory", "docker_context")
+
+
+def container_options(runtime: "ModuleType", options: "Any", profile: str) -> "tuple[dict[str, Any], str]":
+    """Return (what the launch spec says of the container, {} where there is none; the network); raise for what does not fit."""
+    if runtimes.is_engine(runtime):
+        # The engine's own network is the default of its containers: the host's loopback is out of reach there.
+        return runtime.choose(options, profile), options.network or "bridge"
+    for name in _OF_CONTAINERS:
+        if getattr(options, name):
+            option = "--" + name.replace("_", "-")
+            raise UsageError(f"option {option}", f"is not for target {runtime.TARGET.name}", "name a container engine's target")
+    if options.network == "bridge":
+        raise UsageError("--network 'bridge'", f"is not for target {runtime.TARGET.name}", "give host or none")
+    confined = runtime.TARGET.kind != "local_process"
+    return {}, (options.network or "host") if confined else "host"
 
 
 def check_state_for(runtime: "ModuleType", share_state: bool, warnings: list[str]) -> None:
@@ -95,7 +113,7 @@ def base_environment(
     """Return the whole environment of the agent: clean, but for what is named here and what the operator passes."""
     from workcell.runtimes import bubblewrap
 
-    confined = events.confined(spec)
+    confined, has_image = events.confined(spec), bool(spec.get("image_ref"))
     inside = bubblewrap.WORKSPACE if confined else spec["workspace"]
     system_path = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
     env = {
@@ -112,7 +130,7 @@ def base_environment(
         "WORKCELL_DETACHED_STDIN_PATH": (
             bubblewrap.INPUT if confined else os.path.join(spec["scratch_dir"], scratch.AGENT_INPUT)
         ),
-        "WORKCELL_SESSION_ASSURANCE_INITIAL": events.MANAGED_READONLY if confined else events.UNCONFINED,
+        "WORKCELL_SESSION_ASSURANCE_INITIAL": events.labels(spec, False)["initial_assurance"],
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": "safe.directory",
         "GIT_CONFIG_VALUE_0": inside,
@@ -121,7 +139,10 @@ def base_environment(
         env |= {"USER": "agent", "LOGNAME": "agent"}
     else:
         env |= {name: os.environ[name] for name in ("USER", "LOGNAME") if name in os.environ}
-    env |= {name: os.environ[name] for name in _LOCALE if name in os.environ}
+    if has_image:
+        del env["PATH"]  # the image's own, and its own programs and locales
+        env["SHELL"] = "/bin/sh"
+    env |= {name: os.environ[name] for name in (("TZ", "COLORTERM") if has_image else _LOCALE) if name in os.environ}
     if not any(name in env for name in ("LANG", "LC_ALL", "LC_CTYPE")):
         env["LANG"] = "C.UTF-8"
     for role in ("AUTHOR", "COMMITTER"):
@@ -216,6 +237,7 @@ def first_record(spec: "dict[str, Any]", agent: agents.Agent, source: workspace.
         "debug_log_path": spec.get("debug_log_path", ""),
         "file_trace_log_path": spec.get("file_trace_log_path", ""),
         "transcript_log_path": transcript,
+        "image_ref": spec.get("image_ref", ""),
         "started_at": spec["started_at"],
         "observed_at": clock.utc_now(),
         **events.labels(spec, agent.debug),
@@ -240,6 +262,7 @@ def new_spec(
     transcript_limit: int | None,
     debug_log: str,
     file_trace_log: str,
+    container: "dict[str, Any]",
 ) -> "dict[str, Any]":
     """Return a launch spec without its scratch folder; raise PreconditionError where its paths are taken."""
     from workcell.runtimes import bubblewrap
@@ -257,7 +280,7 @@ def new_spec(
         "profile": profile,
         "target_kind": target.kind,
         "target_provider": target.provider,
-        "target_id": profile,
+        "target_id": runtime.target_id(profile) if container else profile,
         "profile_dir": profile_dir,
         "record_path": layout.record_path(profile_dir, session_id),
         "scratch_dir": "",
@@ -279,6 +302,7 @@ def new_spec(
         "container_name": container_name(agent.name, mode, os.path.basename(path)),
         "stop_signal": agent.stop_signal,
         "started_at": clock.utc_now(),
+        **container,
     }
     if isolated:
         spec["clone_path"] = path

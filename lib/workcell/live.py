@@ -30,7 +30,7 @@ class Session:
 
     def presence(self) -> str:
         """Return what liveness says of it now; the record is read again where it says gone."""
-        found = liveness.presence(self.fields)
+        found = liveness.presence(self.fields, ask=True)
         if found not in (liveness.MONITORED, liveness.FOREIGN):
             self.reload()
         return found
@@ -49,6 +49,13 @@ def require_detached(session: Session, verb: str) -> None:
         )
     if not session.fields["container_name"]:
         raise WorkcellError(session.id, f"cannot {verb}: its record names no sandbox", "see workcell-session-show")
+
+
+def is_foreign(session: Session) -> bool:
+    """Say whether another implementation runs a session and its engine is one that can be asked here."""
+    if record.is_terminal(session.fields) or session.presence() != liveness.FOREIGN:
+        return False
+    return runtimes.is_engine(runtimes.by_provider(str(session.fields["target_provider"])))
 
 
 def require_live(session: Session, verb: str) -> None:

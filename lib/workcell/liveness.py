@@ -23,8 +23,11 @@ FOREIGN = "foreign"  # written by another implementation, nothing of ours can be
 LOCAL_PROVIDERS = ("bubblewrap", "host")
 
 
-def presence(fields: "dict[str, Any]") -> str:
-    """Return MONITORED, UNMONITORED, LOST, UNKNOWN or FOREIGN for a record with an active status."""
+def presence(fields: "dict[str, Any]", ask: bool = False) -> str:
+    """Return MONITORED, UNMONITORED, LOST, UNKNOWN or FOREIGN for a record with an active status.
+
+    ask: also ask a container engine, where it is the only one that could say.
+    """
     folder = str(fields["session_audit_dir"])
     local = fields["target_provider"] in LOCAL_PROVIDERS
     if not folder or not scratch.is_ours(folder):
@@ -46,7 +49,7 @@ def presence(fields: "dict[str, Any]") -> str:
     runtime = runtimes.by_provider(str(fields["target_provider"]))
     if runtime is None:
         return UNKNOWN
-    running = runtime.state(folder, str(fields["session_id"])).running
+    running = runtime.state(folder, str(fields["session_id"]), ask=ask).running
     return UNKNOWN if running is None else UNMONITORED if running else LOST
 
 

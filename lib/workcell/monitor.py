@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 READY_TIMEOUT_S = 60.0
 KILL_AFTER_S = 10.0
+ATTACH_PAUSE_S = 5.0
+CLIENT_ENDS_S = 2.0
 INPUT_LIMIT_BYTES = 1 << 16
 TOUCH_EVERY_S = 3600.0
 REPAINT_S = 0.06
@@ -166,6 +168,7 @@ class Monitor:
         self.launch, self.spec, self.folder = launch, launch.spec, launch.scratch_dir
         self.session_id, self.record_path = launch.spec["session_id"], launch.spec["record_path"]
         self.runtime = runtimes.of_spec(launch.spec)
+        self._engine = runtimes.is_engine(self.runtime)
         self._reading, self._writing = reading, writing
         self._sizes: dict[int, tuple[int, int]] = {}
         self._base_size = self._size = size
@@ -176,13 +179,17 @@ class Monitor:
         self._master = -1
         self._child = 0
         self._exit_status: int | None = None
-        self._kill_at = self._repaint_at = float("inf")
+        self._kill_at = self._repaint_at = self._attach_at = float("inf")
+        self._attach_pause_s = 0.0
+        self._client_due = float("inf")
+        self._first_fd = -1
         self._touch_at = clock.monotonic_s() + TOUCH_EVERY_S
         self._reason = ""
-        self._terminated = False
+        self._terminated = self._lost = False
         self._lock_fd = lock_fd
         self._trace: trace.Collector | None = None
         self._trace_fd = -1
+        self._poller = select.poll()
 
     # --- the whole way
 
@@ -258,16 +265,24 @@ class Monitor:
         self._terminated = True
 
     def _launch(self) -> None:
+        self._begin_trace()
+        try:
+            self._open_terminal(lambda slave: self.runtime.start(self.launch, slave))
+        finally:
+            if self.launch.trace_fd >= 0:
+                os.close(self.launch.trace_fd)
+
+    def _open_terminal(self, start: "Callable[[int], int]") -> None:
+        """Make the outer terminal and start what owns its other side; the pid to wait for is kept."""
         self._master, slave = os.openpty()
         os.set_blocking(self._master, False)
         self._apply_size(self._size)
-        self._begin_trace()
         try:
-            self._child = self.runtime.start(self.launch, slave)
+            self._child = start(slave)
         finally:
             os.close(slave)
-            if self.launch.trace_fd >= 0:
-                os.close(self.launch.trace_fd)
+        self._readable = True
+        self._poller.register(self._master, select.POLLIN)
 
     def _begin_trace(self) -> None:
         if "file_trace_log_path" not in self.spec:
@@ -307,17 +322,17 @@ class Monitor:
     # --- the loop
 
     def _loop(self) -> None:
-        poller = select.poll()
-        for fd in (self._master, self._input_fd, self._control_fd, self._wake_read):
+        poller = self._poller
+        for fd in (self._input_fd, self._control_fd, self._wake_read):
             poller.register(fd, select.POLLIN)
         if self._trace_fd >= 0:
             poller.register(self._trace_fd, select.POLLIN)
         ready_by = clock.monotonic_s() + READY_TIMEOUT_S
         while self._exit_status is None:
             accepts = select.POLLIN | (select.POLLOUT if self._pending else 0)
-            if self._readable:
+            if self._master >= 0 and self._readable:
                 poller.modify(self._master, accepts)
-            else:
+            elif not self._engine:
                 self._pending.clear()  # nobody can ever read it
             poller.modify(self._input_fd, select.POLLIN if len(self._pending) < INPUT_LIMIT_BYTES else 0)
             for fd, happened in poller.poll(self._timeout_ms()):
@@ -332,6 +347,8 @@ class Monitor:
                 elif fd == self._trace_fd:
                     if not self._read_trace():
                         poller.unregister(fd)
+                elif fd == self._first_fd:
+                    self._first_ended()
                 elif fd == self._control_fd:
                     self._control(self._read(fd))
                 else:
@@ -343,13 +360,13 @@ class Monitor:
     def _timeout_ms(self) -> float:
         if not self._ready:
             return 2
-        due = min(self._kill_at, self._repaint_at, self._touch_at)
+        due = min(self._kill_at, self._repaint_at, self._touch_at, self._attach_at, self._client_due)
         return max(0.0, (due - clock.monotonic_s()) * 1000) + 1
 
     def _tick(self, ready_by: float) -> None:
         now = clock.monotonic_s()
         if not self._ready and self._exit_status is None:
-            if self._has_reader():
+            if self.runtime.ready(self.folder) if self._engine else _local.has_reader(self.folder):
                 self._became_ready()
             elif now > ready_by:
                 raise OSError(errno.ETIMEDOUT, f"the adapter was not ready within {READY_TIMEOUT_S:.0f} s")
@@ -366,21 +383,19 @@ class Monitor:
         if now >= self._repaint_at:
             self._repaint_at = float("inf")
             self._apply_size(self._size)
+        if now >= self._client_due:
+            self._client_due = float("inf")
+            if self._child:
+                os.kill(self._child, signal.SIGKILL)  # it has shown all that there was
+        if now >= self._attach_at:
+            self._attach_at = float("inf")
+            self._client_ended()
         if now >= self._touch_at:
             self._touch_at = now + TOUCH_EVERY_S
             try:
                 os.utime(self.folder)
             except OSError as error:
                 _log(f"{self.folder}: {error}")
-
-    def _has_reader(self) -> bool:
-        """Say whether the adapter has opened its FIFO: the last thing that it does before it is ready (fifo(7))."""
-        try:
-            path = os.path.join(self.folder, scratch.AGENT_INPUT)
-            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC))
-        except OSError:
-            return False
-        return True
 
     def _became_ready(self) -> None:
         self._ready = True
@@ -395,6 +410,9 @@ class Monitor:
             except (WorkcellError, OSError) as error:
                 _log(f"record: {error}")
         self._say("ready")
+        if self._engine:
+            self.runtime.began(self.folder, self.session_id)
+            self._watch(self.runtime.state(self.folder, self.session_id, ask=False).pid)
 
     def _ask_to_end(self) -> None:
         signum = getattr(signal, "SIG" + self.spec["stop_signal"])
@@ -432,6 +450,8 @@ class Monitor:
     def _drain(self) -> None:
         """Read what was printed last: it is in the terminal's buffer until it is taken."""
         deadline = clock.monotonic_s() + 0.5
+        if self._master < 0:
+            return
         poller = select.poll()
         poller.register(self._master, select.POLLIN)
         while clock.monotonic_s() < deadline and poller.poll(0):
@@ -447,14 +467,21 @@ class Monitor:
                 pid, wait_status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 pid, wait_status = 0, 0
-                if self._exit_status is None and self._child == 0:
+                if self._exit_status is None and self._child == 0 and not self._engine:
                     known = self._status_known()
                     self._exit_status = finish.FALLBACK_EXIT_STATUS if known is None else known
             if pid == 0:
                 return
             if pid == self._child:
                 self._child = 0
-                self._sandbox_ended(wait_status)
+                if self._engine:
+                    self._client_ended()
+                else:
+                    self._sandbox_ended(wait_status)
+            elif self._engine:
+                # Its first process comes to us when whoever watched it for the engine was killed.
+                if pid == (_local.read_status(self.folder) or {}).get("child-pid"):
+                    self._exit_status = exit_status_of(wait_status)
             elif self._child == 0 and self._exit_status is None:
                 # The launcher was killed and its sandbox came to us: its first process tells how it ended.
                 self._exit_status = exit_status_of(wait_status)
@@ -465,6 +492,52 @@ class Monitor:
             self._exit_status = state.exit_status
         elif os.WIFEXITED(wait_status) or not (state.running and state.pid):
             self._exit_status = exit_status_of(wait_status)
+
+    def _client_ended(self) -> None:
+        """Find out whether the container ended with its client; where it did not, attach another one, less and less often.
+
+        What cannot be told stays as it is: an engine that gives no answer may come back, and its container with it.
+        """
+        if self._exit_status is not None or self._child:
+            return
+        state = self.runtime.state(self.folder, self.session_id)
+        if state.running is False:
+            if not self._ready and self.runtime.was_started(self.folder):
+                self._became_ready()
+            self._exit_status = state.exit_status
+            if self._exit_status is None:
+                self._exit_status, self._lost = finish.FALLBACK_EXIT_STATUS, self._ready
+            return
+        if self._ready and state.running and self._attach_pause_s:
+            self._close_master()
+            self._open_terminal(lambda slave: self.runtime.attach(self.folder, self.session_id, slave))
+        self._attach_pause_s = min(max(0.05, self._attach_pause_s * 2), ATTACH_PAUSE_S)
+        if not self._child:
+            self._attach_at = clock.monotonic_s() + self._attach_pause_s
+
+    def _watch(self, pid: int) -> None:
+        """Look after the container's first process itself: a client may wait on for one that was started again."""
+        try:
+            self._first_fd = os.pidfd_open(pid) if pid > 1 else -1
+        except OSError:
+            return
+        if self._first_fd >= 0:
+            self._poller.register(self._first_fd, select.POLLIN)
+
+    def _first_ended(self) -> None:
+        self._poller.unregister(self._first_fd)
+        os.close(self._first_fd)
+        self._first_fd = -1
+        self._client_due = clock.monotonic_s() + CLIENT_ENDS_S
+
+    def _close_master(self) -> None:
+        if self._master >= 0:
+            try:
+                self._poller.unregister(self._master)
+            except KeyError:
+                pass
+            os.close(self._master)
+            self._master = -1
 
     def _status_known(self) -> int | None:
         state = self.runtime.state(self.folder, self.session_id)
@@ -535,8 +608,11 @@ class Monitor:
     def _finish(self) -> None:
         exit_status = self._exit_status if self._exit_status is not None else finish.FALLBACK_EXIT_STATUS
         self._end_trace(exit_status)
-        self._end_orphans()
+        if not self._engine:
+            self._end_orphans()
         status = ""
+        if self._lost:
+            self._reason, status = self._reason or "lost", "aborted"
         if not self._ready:
             # The agent never ran: an aborted launch, not an end of its own.
             self._reason = self._reason or "launch-failed"
@@ -585,6 +661,9 @@ class Monitor:
             return "the sandbox could not be prepared"
         from workcell.replay import presentable
 
+        words = self.runtime.last_words(self.folder) if self._engine else ""
+        if words:
+            return str(words)
         reader = console.Reader(os.path.join(self.folder, scratch.CONSOLE), from_end=True)
         text = presentable(reader.before(2000)).decode("utf-8", "replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]

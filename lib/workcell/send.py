@@ -4,10 +4,11 @@ import errno
 import fcntl
 import os
 import select
+import signal
 import stat
 import time
 
-from workcell import agents, cli, clock, console, live, liveness, record, scratch
+from workcell import agents, cli, clock, console, live, liveness, record, runtimes, scratch
 from workcell.errors import BusyError, UnreadableError, WorkcellError
 
 LIMIT_BYTES = 64 << 20
@@ -37,9 +38,19 @@ def send(session: live.Session, message: bytes, enter: bool, raw: bool, secret: 
     The count is that of the message and of its Enter, not of paste marks. Raises WorkcellError with the number of bytes taken
     when the session cannot be written to in time.
     """
+    if live.is_foreign(session):
+        from workcell import foreign
+
+        foreign.send(session, message + b"\n" * enter, timeout_s)
+        return _note(session, message, enter, secret)
     live.require_live(session, "send")
     deadline = clock.monotonic_s() + timeout_s
-    fd = _open_input(session)
+    runtime = runtimes.by_provider(session.fields["target_provider"])
+    carrier = 0
+    if runtimes.is_engine(runtime) and not runtime.shared:
+        fd, carrier = runtime.open_input(session.folder)
+    else:
+        fd = _open_input(session)
     try:
         guard = os.open(os.path.join(session.folder, scratch.LAUNCH_SPEC), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -51,6 +62,13 @@ def send(session: live.Session, message: bytes, enter: bool, raw: bool, secret: 
         raise WorkcellError(session.id, "cannot send: it has just ended", "see workcell-session-show") from None
     finally:
         os.close(fd)
+        if carrier:
+            _await_carrier(session.id, carrier, deadline)
+    return _note(session, message, enter, secret)
+
+
+def _note(session: live.Session, message: bytes, enter: bool, secret: bool) -> tuple[int, str]:
+    """Audit what was delivered and touch the record; return (bytes taken, live status)."""
     pairs = [("source", "host-cli"), ("command", "session-send"), ("argv", _shown(message, secret))]
     if secret:
         pairs.append(("status", f"{len(message)} bytes"))
@@ -61,6 +79,19 @@ def send(session: live.Session, message: bytes, enter: bool, raw: bool, secret: 
         # It was delivered: an exit status of 1 would make the caller send it again.
         cli.complain(f"{session.id}: delivered, but not recorded: {error}")
     return len(message) + enter, liveness.look(session.fields, session.path)[1]
+
+
+def _await_carrier(session_id: str, pid: int, deadline: float) -> None:
+    """Wait for the engine's client that carries a message; raise WorkcellError where it does not say that all was written."""
+    from workcell.monitor import wait_for_end
+
+    expired = not wait_for_end(pid, max(0.05, deadline - clock.monotonic_s()))
+    if expired:
+        os.kill(pid, signal.SIGKILL)
+    _, wait_status = os.waitpid(pid, 0)
+    if expired or wait_status != 0:
+        why = "the agent did not read in time" if expired else "its input is not there any more"
+        raise WorkcellError(session_id, f"not all of the message was taken: {why}", "see workcell-session-list")
 
 
 def _shown(message: bytes, secret: bool) -> str:

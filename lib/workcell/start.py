@@ -66,6 +66,8 @@ class Plan:
 
 def prepare(options: "Any") -> Plan:
     """Check everything that the options name; raise UsageError or PreconditionError, with nothing changed."""
+    from workcell.runtimes import bubblewrap
+
     if not options.agent:
         raise UsageError("option --agent", "is required", "see --help")
     agent = agents.find(options.agent)
@@ -102,16 +104,20 @@ def prepare(options: "Any") -> Plan:
     plan = Plan(runtime, agent, source, git)
     launch.check_state_for(runtime, options.share_state, plan.warnings)
     target, confined = runtime.TARGET.name, runtime.TARGET.kind != "local_process"
+    container, network = launch.container_options(runtime, options, profile)
+    if file_trace_log and container:
+        raise PreconditionError("option --file-trace-log", "cannot be had in a container yet", "use --target bubblewrap")
     if why:
         plan.warnings.append(f"target {target}: chosen by auto: {why}")
         plan.reason = f"target auto: {why}"
     plan.passed = launch.environment(options.env, agent, plan.warnings)
     if confined:
         if not isolated:
-            runtime.check_direct(path, options.mode)
-        plan.program = agents.locate(argv, path, runtime.WORKSPACE)
+            bubblewrap.check_direct(path, options.mode)
+        # What an image holds, only the image knows.
+        plan.program = agents.Program(argv, [], []) if container else agents.locate(argv, path, bubblewrap.WORKSPACE)
         plan.home_seed = launch.home_seed(agent.home)
-        if options.network == "host" and not runtime.shuts_abstract_sockets("host"):
+        if network == "host" and not runtime.shuts_abstract_sockets("host"):
             plan.warnings.append("network host: the agent can reach loopback and abstract sockets of this host")
             plan.reason = "; ".join(filter(None, [plan.reason, "abstract sockets of the host are reachable"]))
     else:
@@ -127,13 +133,14 @@ def prepare(options: "Any") -> Plan:
         isolated=isolated,
         argv=argv,
         env_names=list(plan.passed),
-        network=options.network if confined else "host",
+        network=network,
         seccomp=options.seccomp == "on",
         transcript=not options.no_transcript,
         transcript_log=transcript_log,
         transcript_limit=transcript_limit,
         debug_log=debug_log,
         file_trace_log=file_trace_log,
+        container=container,
     )
     if confined and not isolated:
         _check_access(plan)

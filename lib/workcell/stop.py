@@ -26,6 +26,10 @@ def stop(session: live.Session, grace_s: float, force: bool) -> "dict[str, Any]"
     found = session.presence()
     if record.is_terminal(session.fields):
         return _as_it_is(session)
+    if found == liveness.FOREIGN and live.is_foreign(session):
+        from workcell import foreign
+
+        return foreign.stop(session, grace_s, force)
     if found in (liveness.UNKNOWN, liveness.FOREIGN):
         raise CannotTellError(session.id, "could not confirm whether it runs", "try again, or see workcell-session-show")
     if found in (liveness.MONITORED, liveness.UNMONITORED):

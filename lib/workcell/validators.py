@@ -314,8 +314,8 @@ def _launch_spec_env_names(value: "Any", where: str) -> "str | None":
 
 
 def _launch_spec_network(value: "Any", where: str) -> "str | None":
-    if not isinstance(value, str) or value not in {"host", "none"}:
-        return f"{where}: must be host or none"
+    if not isinstance(value, str) or value not in {"host", "none", "bridge"}:
+        return f"{where}: must be host, none or bridge"
     return None
 
 
@@ -344,6 +344,22 @@ def _container_name(value: "Any", where: str) -> "str | None":
         return f"{where}: must be a string"
     if not _search(r"^workcell-[A-Za-z0-9][A-Za-z0-9_.-]*$(?!\n)", value):
         return f"{where}: must be a container name that begins with workcell-"
+    return None
+
+
+def _launch_spec_engine_env(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, list):
+        return f"{where}: must be an array"
+    for index, item in enumerate(value):
+        why = _line(item, f"{where}[{index}]")
+        if why is not None:
+            return why
+    return None
+
+
+def _launch_spec_container_mutability(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, str) or value not in {"readonly", "ephemeral"}:
+        return f"{where}: must be readonly or ephemeral"
     return None
 
 
@@ -1430,6 +1446,11 @@ _LAUNCH_SPEC_FIELDS: "dict[str, Check]" = {
     "file_trace_log_path": _absolute_path,
     "container_name": _container_name,
     "stop_signal": _filled_line,
+    "image_ref": _filled_line,
+    "engine_env": _launch_spec_engine_env,
+    "container_mutability": _launch_spec_container_mutability,
+    "container_cpu": _line,
+    "container_memory": _line,
     "started_at": _timestamp,
 }
 

@@ -9,7 +9,7 @@ import sys
 from workcell import layout
 from workcell.errors import PreconditionError
 from workcell.runtimes import State
-from workcell.scratch import STATUS_FILE
+from workcell.scratch import AGENT_INPUT, STATUS_FILE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -148,6 +148,23 @@ def open_status(scratch_dir: str) -> int:
     """Open the status file for appending: what is written there survives us."""
     path = os.path.join(scratch_dir, STATUS_FILE)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def note(scratch_dir: str, value: "dict[str, Any]") -> None:
+    """Append a document to the status file, as bubblewrap does for its own sandboxes."""
+    fd = open_status(scratch_dir)
+    os.write(fd, json.dumps(value).encode() + b"\n")
+    os.close(fd)
+
+
+def has_reader(scratch_dir: str) -> bool:
+    """Say whether the adapter has opened the FIFO that we made for it: the last thing before it is ready (fifo(7))."""
+    try:
+        path = os.path.join(scratch_dir, AGENT_INPUT)
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
 
 
 def read_status(scratch_dir: str) -> "dict[str, Any] | None":

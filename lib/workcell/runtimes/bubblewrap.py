@@ -162,8 +162,8 @@ def _parents(path: str, made: set[str]) -> "Iterator[str]":
             yield from ("--perms", "0755", "--dir", folder)
 
 
-def _masks(binds: list[tuple[str, str]], workspace: str) -> "Iterator[str]":
-    """Yield empty read-only folders over whatever secret lies in a folder that was bound (source on the host, place inside)."""
+def masks(binds: list[tuple[str, str]], workspace: str) -> "Iterator[str]":
+    """Yield the places for empty read-only folders: over whatever secret lies in a bound folder (source on the host, place)."""
     masked: list[str] = []
     for source, place in binds:
         real = os.path.realpath(source).rstrip("/")
@@ -173,7 +173,12 @@ def _masks(binds: list[tuple[str, str]], workspace: str) -> "Iterator[str]":
             inside = place + hidden[len(real) :]
             if hidden.startswith(real + "/") and os.path.isdir(hidden) and not in_any(inside, masked):
                 masked.append(inside)
-                yield from ("--perms", "0755", "--tmpfs", inside, "--remount-ro", inside)
+                yield inside
+
+
+def _masked(binds: list[tuple[str, str]], workspace: str) -> "Iterator[str]":
+    for inside in masks(binds, workspace):
+        yield from ("--perms", "0755", "--tmpfs", inside, "--remount-ro", inside)
 
 
 def in_any(path: str, folders: list[str]) -> bool:
@@ -181,8 +186,8 @@ def in_any(path: str, folders: list[str]) -> bool:
     return any(path == folder or path.startswith(folder + "/") for folder in folders)
 
 
-def _protected(workspace: str) -> "Iterator[str]":
-    """Yield the read-only mounts over what git obeys in a workspace that is the operator's own.
+def protected(workspace: str) -> "Iterator[tuple[str, str, bool]]":
+    """Yield the mounts (source, place, read-only) over what git obeys in a workspace that is the operator's own.
 
     Each folder on the way is a mount of its own: a mount point cannot be moved away and replaced, what only holds one can.
     """
@@ -195,10 +200,10 @@ def _protected(workspace: str) -> "Iterator[str]":
         while at >= 0:
             if path[:at] not in held:
                 held.append(path[:at])
-                yield from ("--bind", path[:at], WORKSPACE + path[len(workspace) : at])
+                yield path[:at], WORKSPACE + path[len(workspace) : at], False
             at = path.find("/", at + 1)
         sealed.append(path)
-        yield from ("--ro-bind", path, WORKSPACE + path[len(workspace) :])
+        yield path, WORKSPACE + path[len(workspace) :], True
 
 
 def _obeyed(workspace: str) -> list[str]:
@@ -252,7 +257,7 @@ def check_direct(workspace: str, mode: str) -> None:
                 )
 
 
-def _make_missing(workspace: str, protect: bool) -> None:
+def make_missing(workspace: str, protect: bool) -> None:
     """Make the folders that are to be protected or hidden and are not there, empty: a mount needs something to stand on.
 
     Without it the agent could make the real thing while the session runs, or see what the operator makes there.
@@ -365,8 +370,9 @@ def plan(launch: Launch) -> tuple[list[str], dict[int, bytes]]:
     words += ["--bind", spec["workspace"], WORKSPACE]
     binds.append((spec["workspace"], WORKSPACE))
     if _protects(launch):
-        words += _protected(spec["workspace"])
-    words += _masks(binds, spec["workspace_origin"])
+        for source, place, read_only in protected(spec["workspace"]):
+            words += ["--ro-bind" if read_only else "--bind", source, place]
+    words += _masked(binds, spec["workspace_origin"])
     words += ["--bind", os.path.join(launch.scratch_dir, "agent-input"), INPUT]
     words += [
         "--remount-ro",
@@ -390,7 +396,7 @@ def plan(launch: Launch) -> tuple[list[str], dict[int, bytes]]:
 def start(launch: Launch, tty_fd: int) -> int:
     """Start the sandbox on a terminal; the pid to wait for is bwrap's."""
     if launch.spec["workspace_mode"] == "direct":
-        _make_missing(launch.spec["workspace"], _protects(launch))
+        make_missing(launch.spec["workspace"], _protects(launch))
     words, contents = plan(launch)
     keep = {STATUS_FD: _local.open_status(launch.scratch_dir)}
     if launch.trace_fd >= 0:
@@ -459,8 +465,8 @@ def _is_sandbox(pid: int, namespace: object) -> bool:
         return False
 
 
-def state(scratch_dir: str, session_id: str) -> State:
-    """Return what bwrap's status file and the process it names say."""
+def state(scratch_dir: str, session_id: str, ask: bool = True) -> State:
+    """Return what bwrap's status file and the process it names say; nobody else has to be asked."""
     status = _local.read_status(scratch_dir)
     if status is None:
         return State(False)  # never launched: the file is opened before the fork
@@ -510,7 +516,7 @@ def inspection(workspace: str, origin: str, words: list[str], *, whole: bool, se
     command += [*_system(), "--perms", "0755", "--dir", "/etc", "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
     command += ["--dev", "/dev", "--proc", "/proc", "--perms", "1777", "--tmpfs", "/tmp", "--perms", "0755", "--dir", WORKSPACE]
     command += ["--ro-bind", workspace + part, WORKSPACE + part]
-    command += [*_masks([("/usr", "/usr"), (workspace + part, WORKSPACE + part)], origin)]
+    command += [*_masked([("/usr", "/usr"), (workspace + part, WORKSPACE + part)], origin)]
     command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--", *_drop(*sandbox_user(workspace))]
     # Only who it belongs to may go into it.
     return [*command, "/bin/sh", "-c", 'cd "$0" && exec "$@"', WORKSPACE, *words]

@@ -4,7 +4,6 @@ For places that are the boundary already: a CI job, a development container, a m
 ends with it: the adapter is their subreaper (prctl(2)), and a kill goes to all of them by their parents and their environment.
 """
 
-import json
 import os
 import signal
 
@@ -45,27 +44,20 @@ def start(launch: Launch, tty_fd: int) -> int:
 
     keep = {TRACE_FD: launch.trace_fd} if launch.trace_fd >= 0 else {}
     pid = _local.fork_on_terminal(tty_fd, keep, launch.umask, execute)
-    note(launch.scratch_dir, {"child-pid": pid, "start-ticks": _local.start_ticks(pid)})
+    _local.note(launch.scratch_dir, {"child-pid": pid, "start-ticks": _local.start_ticks(pid)})
     return pid
-
-
-def note(scratch_dir: str, value: dict[str, int | None]) -> None:
-    """Append a document to the status file, as bubblewrap does for its own sandboxes."""
-    fd = _local.open_status(scratch_dir)
-    os.write(fd, json.dumps(value).encode() + b"\n")
-    os.close(fd)
 
 
 def ended(scratch_dir: str, exit_status: int) -> None:
     """Note the exit status that the caller of start has learned by waiting."""
-    note(scratch_dir, {"exit-code": exit_status})
+    _local.note(scratch_dir, {"exit-code": exit_status})
 
 
 def _adapter_lives(pid: int, ticks: object) -> bool:
     return pid > 1 and _local.start_ticks(pid) == ticks and ticks is not None
 
 
-def state(scratch_dir: str, session_id: str) -> State:
+def state(scratch_dir: str, session_id: str, ask: bool = True) -> State:
     """Return what is known: the adapter by pid and start time, what it left behind by the session's mark."""
     status = _local.read_status(scratch_dir) or {}
     pid = status.get("child-pid", 0)

@@ -1,0 +1,85 @@
+"""container_entry - the first program of a container: take what the engine must not know, then become the adapter
+
+Usage: python3 -I -S -c SOURCE SEED_FIFO ADAPTER PROGRAM [ARG...]
+
+An engine writes a container's environment to its disk and shows it to whoever asks. So the values come through a FIFO, and
+the home's files with them. SEED_FIFO is made here where the monitor could not share one with this machine. Records on it, to
+its end: one byte of kind, then name and content, each with its length before it in four bytes, the highest first.
+E: a variable of the environment; D: a folder, named from the home; F: a file there; A: the adapter, to be written to ADAPTER;
+S: a setting: umask (octal), rows, columns, workspace. The values are decimal or text.
+The standard library of the smallest python3 there is (3.8, no json, no tarfile); becomes the adapter by execve(2).
+"""
+
+import fcntl
+import os
+import struct
+import sys
+import termios
+
+
+def records(stream):
+    """Yield (kind, name, content) until the end; raise EOFError where it comes inside of one."""
+
+    def exactly(size_bytes):
+        data = stream.read(size_bytes)
+        if len(data) != size_bytes:
+            raise EOFError("the monitor ended before everything had come")
+        return data
+
+    while True:
+        kind = exactly(1)
+        if kind == b".":
+            return
+        name = exactly(int.from_bytes(exactly(4), "big"))
+        yield kind, name, exactly(int.from_bytes(exactly(4), "big"))
+
+
+def write(path, content, mode):
+    """Write a new file."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode), "wb") as stream:
+        stream.write(content)
+
+
+def main(seed, adapter, *program):
+    """Set the container up from inside and become the adapter."""
+    if sys.version_info < (3, 8):
+        sys.exit("workcell: the image's python3 is older than 3.8")
+    if not os.path.exists(seed):
+        os.mkfifo(seed, 0o600)
+    environment = dict(os.environb)
+    settings, home = {}, []
+    with open(seed, "rb") as stream:
+        for kind, name, content in records(stream):
+            if kind == b"E":
+                environment[name] = content
+            elif kind == b"S":
+                settings[name] = content
+            elif kind == b"A":
+                write(adapter, content, 0o400)
+            else:
+                home.append((kind, name, content))
+    for variable in (b"HOME", b"TMPDIR"):
+        os.makedirs(environment[variable], 0o700, exist_ok=True)
+    for kind, name, content in home:
+        path = os.path.join(environment[b"HOME"], name)
+        os.makedirs(path if kind == b"D" else os.path.dirname(path), 0o700, exist_ok=True)
+        if kind == b"F":
+            write(path, content, 0o600)
+    rows, columns = int(settings[b"rows"]), int(settings[b"columns"])
+    try:
+        # Its client tells a container's terminal the size only once it runs; the program must not see another one first.
+        if struct.unpack("4H", fcntl.ioctl(0, termios.TIOCGWINSZ, bytes(8)))[:2] != (rows, columns):
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
+    except OSError:
+        pass  # no terminal: the adapter says so
+    os.umask(int(settings[b"umask"], 8))
+    os.chdir(settings[b"workspace"])
+    python = os.fsencode(sys.executable)
+    os.execve(python, [python, b"-I", b"-S", *map(os.fsencode, (adapter, "--", *program))], environment)
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except Exception as error:
+        sys.exit("workcell: the container cannot be set up: %s: %s" % (type(error).__name__, error))
