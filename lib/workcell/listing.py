@@ -42,13 +42,13 @@ _PIECE = 512
 _OPEN_FOLDERS = 64
 
 
-def as_found(fields: "dict[str, Any]", path: str) -> "dict[str, Any]":
-    """Return a record with the live status that it has now."""
+def as_found(fields: "dict[str, Any]", path: str, ask: bool = False) -> "dict[str, Any]":
+    """Return a record with the live status that it has now; ask: also of an engine, where only that could say."""
     if fields["status"] in record.TERMINAL:
         return fields
     from workcell import liveness
 
-    return record.with_live_status(*liveness.look(fields, path))
+    return record.with_live_status(*liveness.look(fields, path, ask))
 
 
 class Wanted:
@@ -60,6 +60,7 @@ class Wanted:
 
     def __init__(self) -> None:
         self.workspace = self.profile = self.since = self.until = ""
+        self.probe = False  # ask engines as well
         self.statuses: list[str] = []
         self.agents: list[str] = []
         self.targets: list[str] = []
@@ -67,14 +68,14 @@ class Wanted:
     @property
     def choose(self) -> "Choose":
         """A function that says of a record, given with its path, what it is like now, None where it is not wanted."""
-        asks = any((self.workspace, self.profile, self.since, self.until, self.statuses, self.agents, self.targets))
+        asks = any((self.probe, self.workspace, self.profile, self.since, self.until, self.statuses, self.agents, self.targets))
         return self._choose if asks else as_found
 
     def _choose(self, fields: "dict[str, Any]", path: str) -> "dict[str, Any] | None":
         """Return a record with the live status that it has now, None where it is not wanted."""
         if not self._is_wanted(fields):
             return None
-        fields = as_found(fields, path)
+        fields = as_found(fields, path, self.probe)
         if self.statuses:
             live = record.display_live_status(fields)
             # One that is lost is only recorded as running.

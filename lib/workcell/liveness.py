@@ -53,8 +53,8 @@ def presence(fields: "dict[str, Any]", ask: bool = False) -> str:
     return UNKNOWN if running is None else UNMONITORED if running else LOST
 
 
-def look(fields: "dict[str, Any]", path: str) -> "tuple[dict[str, Any], str]":
-    """Return (fields, live status found now) of a record, for list and show.
+def look(fields: "dict[str, Any]", path: str, ask: bool = False) -> "tuple[dict[str, Any], str]":
+    """Return (fields, live status found now) of a record, for list and show; ask as for `presence`.
 
     The fields are read again where the session ended between reading them and looking: a record that is final by now is shown
     as it is, and not as lost.
@@ -62,7 +62,7 @@ def look(fields: "dict[str, Any]", path: str) -> "tuple[dict[str, Any], str]":
     recorded = str(fields["live_status"] or fields["status"])
     if fields["status"] not in ACTIVE:
         return fields, recorded
-    found = presence(fields)
+    found = presence(fields, ask)
     if found in (MONITORED, FOREIGN):
         return fields, recorded
     from workcell import record

@@ -62,7 +62,7 @@ def _settle(fields: "dict[str, Any]", path: str, dry_run: bool) -> Found:
         if not dry_run:
             fields = finish.reconcile(path, SOURCE).fields
         return Found(session_id, "sealed", fields=fields)
-    presence = liveness.presence(fields)
+    presence = liveness.presence(fields, ask=True)
     if presence in (liveness.MONITORED, liveness.UNMONITORED):
         return Found(session_id, "alive", fields=fields)
     if presence == liveness.FOREIGN:
