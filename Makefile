@@ -13,6 +13,7 @@ EXECUTABLES = $(notdir $(wildcard bin/workcell*))
 # They read nothing outside the standard library, so they need no site-packages.
 BARE = workcell-help workcell-session-list workcell-session-logs workcell-session-show workcell-session-timeline
 LIB = $(DESTDIR)$(PREFIX)/lib/workcell
+COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 MAN = $(DESTDIR)$(PREFIX)/share/man
 SECTIONS = 1 5 7
 
@@ -61,15 +62,17 @@ lint: $(VENV)/.test
 	$(VENV)/bin/mypy
 	$(VENV_PYTHON) tools/gen_validators.py --check
 	$(VENV_PYTHON) tools/gen_man.py --check
+	$(VENV_PYTHON) tools/gen_completion.py --check
 	tools/need shellcheck shfmt
-	shellcheck bin/workcell tools/set-up tools/need .ci/run
-	shfmt -d bin/workcell tools/set-up tools/need .ci/run
+	shellcheck bin/workcell tools/set-up tools/need .ci/run docs/completion/workcell.bash
+	shfmt -d bin/workcell tools/set-up tools/need .ci/run docs/completion/workcell.bash
 
 validators:
 	$(PYTHON) tools/gen_validators.py
 
 man:
 	$(PYTHON) tools/gen_man.py
+	$(PYTHON) tools/gen_completion.py
 
 dist: $(VENV)/.test
 	$(VENV)/bin/pip wheel -q --no-deps --no-build-isolation -w dist .
@@ -92,12 +95,14 @@ install:
 	install -m 0755 adapter/pty_adapter.py adapter/file_trace.py adapter/container_entry.py '$(LIB)/adapter' && \
 	install -m 0644 schema/*.json '$(LIB)/schema' && \
 	$(foreach section,$(SECTIONS),install -m 0644 docs/man$(section)/*.$(section) '$(MAN)/man$(section)' && )\
-	"$$interpreter" -I -m compileall -q -s '$(DESTDIR)' '$(LIB)/workcell' && \
+	"$$interpreter" -I -m compileall -q -s '$(DESTDIR)' '$(LIB)/workcell' '$(LIB)/adapter' && \
+	install -d '$(COMPLETIONS)' && install -m 0644 docs/completion/workcell.bash '$(COMPLETIONS)/workcell' && \
 	echo "installed under $(DESTDIR)$(PREFIX) for $$interpreter"
 
 uninstall:
 	cd '$(DESTDIR)$(PREFIX)/bin' && rm -f $(EXECUTABLES)
 	$(foreach section,$(SECTIONS),cd '$(MAN)/man$(section)' && rm -f $(notdir $(wildcard docs/man$(section)/*.$(section)));)
+	rm -f '$(COMPLETIONS)/workcell'
 	rm -rf '$(LIB)'
 
 clean:

@@ -237,3 +237,41 @@ def test_the_examples_of_records_seals_and_launch_specs_fit_their_schemas():
     ):
         example = next(part for part in re.findall(r"\n\.EX\n(.*?)\n\.EE\n", text_of(page), re.S) if part.startswith("{\n"))
         schema.check(kind, json.loads(example))
+
+
+# --- completion
+
+COMPLETE = r"""
+source "$1"; shift
+compopt() { echo "$2"; }
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+_workcell "$1"
+printf '%s\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize(
+    "words, wanted",
+    [
+        (["workcell", ""], {"session", "help", "--help", "--version"}),
+        (["workcell", "session", "st"], {"start", "stop"}),
+        (["workcell", "session", "start", "--ne"], {"--network"}),
+        (["workcell", "session", "start", "--target", "b"], {"bubblewrap"}),
+        (["workcell-session-logs", "--kind", "t"], {"transcript"}),
+        (["/usr/bin/workcell-session-start", "--debug-log", "x"], {"default"}),
+        (["workcell-session-start", "--", "--he"], {"default"}),
+    ],
+)
+def test_bash_completes_commands_options_and_values(words, wanted):
+    path = os.path.join(ROOT, "docs", "completion", "workcell.bash")
+    done = subprocess.run(["bash", "-c", COMPLETE, "bash", path, *words], capture_output=True, text=True, timeout=20)
+    assert not done.stderr and set(done.stdout.split()) == wanted, done
+
+
+def test_bash_completes_the_ids_of_sessions(world):
+    world.make_repo()
+    session_id = world.start("--", "true")
+    world.session("wait", "--id", session_id)
+    path = os.path.join(ROOT, "docs", "completion", "workcell.bash")
+    done = world.run("bash", "-c", COMPLETE, "bash", path, "workcell", "session", "show", "--id", session_id[:4])
+    assert done.stdout.split() == [session_id]
