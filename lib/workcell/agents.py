@@ -170,9 +170,13 @@ class Program:
 SYSTEM_PREFIXES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 
 
+# Debian's choices among programs: each sandbox shows them as well, as one of the folders of /etc.
+_ALTERNATIVES = "/etc/alternatives"
+
+
 def in_system(path: str) -> bool:
     """Say whether a path lies in the folders that every sandbox shows."""
-    return any(path == top or path.startswith(top + "/") for top in SYSTEM_PREFIXES)
+    return any(path == top or path.startswith(top + "/") for top in (*SYSTEM_PREFIXES, _ALTERNATIVES))
 
 
 def locate(argv: "list[str]", workspace: str, inside_workspace: str) -> Program:
