@@ -1,7 +1,8 @@
 """The agents that start knows by name: a small table, built in and the operator's own.
 
 An entry says what to run, how it is told to work alone, which variables and home files it is given, how it takes a prompt
-and which signal ends it. The operator's entries stand in `agents.toml` in the configuration folder; workcell-agents(5).
+and which signal ends it. Those built in were run with the versions that tests/agents/package.json names.
+The operator's entries stand in `agents.toml` in the configuration folder; workcell-agents(5).
 """
 
 import os
@@ -20,7 +21,7 @@ NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
 class Agent:
     """One entry of the table."""
 
-    __slots__ = ("name", "command", "autonomy", "env", "home", "pause_ms", "stop_signal", "debug")
+    __slots__ = ("name", "command", "autonomy", "trust", "trust_env", "env", "home", "pause_ms", "stop_signal", "debug")
 
     def __init__(
         self,
@@ -33,10 +34,16 @@ class Agent:
         pause_ms: int = 300,
         stop_signal: str = "TERM",
         debug: bool = False,
+        trust: "list[str] | None" = None,
+        trust_env: "dict[str, str] | None" = None,
     ) -> None:
         self.name = name
         self.command = command
         self.autonomy = {"yolo": yolo or [], "prompt": prompt or []}
+        # What goes with yolo inside a sandbox, and only there: each agent has a question of its own about a folder that it has
+        # not seen before, and in a sandbox it has seen none. It would stand there until somebody attached.
+        self.trust = trust or []
+        self.trust_env = trust_env or {}
         self.env = env or []  # names of variables that are passed on when they are set
         self.home = home or []  # files and folders of the home that are copied in
         self.pause_ms = pause_ms  # between a prompt and its Enter; 0: written in one go
@@ -49,6 +56,7 @@ BUILT_IN = (
         "codex",
         ["codex"],
         yolo=["--dangerously-bypass-approvals-and-sandbox"],
+        trust=["-c", 'projects={"/workspace"={trust_level="trusted"}}'],
         env=["OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY"],
         home=[".codex/auth.json", ".codex/config.toml", ".codex/AGENTS.md"],
     ),
@@ -56,6 +64,7 @@ BUILT_IN = (
         "claude",
         ["claude"],
         yolo=["--dangerously-skip-permissions"],
+        trust=["--settings", '{"env":{"CLAUDE_CODE_SANDBOXED":"1"},"skipDangerousModePermissionPrompt":true}'],
         env=[
             "ANTHROPIC_API_KEY",
             "ANTHROPIC_AUTH_TOKEN",
@@ -69,6 +78,7 @@ BUILT_IN = (
         "copilot",
         ["copilot"],
         yolo=["--allow-all-tools"],
+        trust_env={"COPILOT_ALLOW_ALL": "true"},
         env=["COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"],
         home=[".copilot/config.json", ".copilot/mcp-config.json"],
     ),
@@ -76,6 +86,7 @@ BUILT_IN = (
         "gemini",
         ["gemini"],
         yolo=["--yolo"],
+        trust=["--skip-trust"],
         env=["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_GEMINI_BASE_URL"],
         home=[".gemini/settings.json", ".gemini/oauth_creds.json", ".gemini/google_accounts.json", ".gemini/GEMINI.md"],
     ),
@@ -159,9 +170,13 @@ class Program:
 SYSTEM_PREFIXES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 
 
+# Debian's choices among programs: each sandbox shows them as well, as one of the folders of /etc.
+_ALTERNATIVES = "/etc/alternatives"
+
+
 def in_system(path: str) -> bool:
     """Say whether a path lies in the folders that every sandbox shows."""
-    return any(path == top or path.startswith(top + "/") for top in SYSTEM_PREFIXES)
+    return any(path == top or path.startswith(top + "/") for top in (*SYSTEM_PREFIXES, _ALTERNATIVES))
 
 
 def locate(argv: "list[str]", workspace: str, inside_workspace: str) -> Program:

@@ -23,6 +23,7 @@ NEAR_END_S = 2.0  # what the monitor may still have to do once its log goes
 QUIET_S = 0.15
 SPLIT_S = 0.05
 CHORD_S = 1.0
+LAST_INPUT_S = 0.5
 
 _IN_MODIFY, _IN_CREATE, _IN_MOVED_TO, _IN_DELETE = 0x2, 0x100, 0x80, 0x200
 _IN_NONBLOCK, _IN_CLOEXEC = 0o4000, 0o2000000
@@ -249,6 +250,7 @@ class Client:
                     near_end_until = clock.monotonic_s() + NEAR_END_S
             if self.interactive and self.tty_fd in happened:
                 if self._typed():
+                    self._write_the_rest()
                     return "detached"
             self._pending += self.keys.flush()
             self._write_input()
@@ -297,6 +299,13 @@ class Client:
                 return
             except BrokenPipeError:
                 self._pending.clear()
+
+    def _write_the_rest(self) -> None:
+        """Write what was typed before the detach sequence, the keys among it that were held back; for a moment at most."""
+        give_up_at = clock.monotonic_s() + LAST_INPUT_S
+        while self._pending and clock.monotonic_s() < give_up_at:
+            select.select([], [self.input_fd], [], LAST_INPUT_S)
+            self._write_input()
 
     def _show(self) -> None:
         self.reader.notice()

@@ -3,18 +3,25 @@
 import errno
 import fcntl
 import os
+import re
 import select
 import signal
 import stat
 import time
 
-from workcell import agents, cli, clock, console, live, liveness, record, runtimes, scratch
+from workcell import agents, cli, clock, console, live, liveness, record, replay, runtimes, scratch
 from workcell.errors import BusyError, UnreadableError, WorkcellError
 
 LIMIT_BYTES = 64 << 20
 PASTE_START, PASTE_END = b"\x1b[200~", b"\x1b[201~"
 ENTER = b"\r"
 DEFAULT_PAUSE_MS = 300
+# A busy agent takes a paste late and the Enter after it at once, and then for a part of the paste. So Enter waits until the
+# paste is on the screen and nothing more was printed for as long as the pause. But not for ever: some never show it or rest.
+DRAWN_WITHIN_S = 5.0
+RESTS_WITHIN_S = 2.0
+KEPT_BYTES = 16 << 10
+_COLOURS = re.compile(rb"\x1b\[[0-9;:]*m")
 ATOMIC_BYTES = 4096  # PIPE_BUF
 AUDITED_BYTES = 128 << 10  # quoted it may become four times as long, and a line holds 1 MiB
 
@@ -147,8 +154,14 @@ def _deliver(session: live.Session, fd: int, message: bytes, enter: bool, raw: b
         # A paste that ends itself could press keys: the marks are ours alone.
         while PASTE_END in text or PASTE_START in text:
             text = text.replace(PASTE_END, b"").replace(PASTE_START, b"")
-        _write(session, fd, PASTE_START + text + PASTE_END, deadline, len(PASTE_START), total)
-        pause_ms = max(pause_ms, 20)
+        output = console.Reader(os.path.join(session.folder, scratch.CONSOLE), from_end=True)
+        try:
+            _write(session, fd, PASTE_START + text + PASTE_END, deadline, len(PASTE_START), total)
+            if enter and pause_ms:
+                _wait_until_drawn(output, text, pause_ms / 1000, deadline)
+        finally:
+            output.close()
+        pause_ms = 0 if pause_ms else 20
     else:
         text = text.replace(b"\n", ENTER)
         if enter and not pause_ms:
@@ -158,6 +171,33 @@ def _deliver(session: live.Session, fd: int, message: bytes, enter: bool, raw: b
     if enter:
         time.sleep(pause_ms / 1000)
         _write(session, fd, ENTER, deadline, -len(message), total)
+
+
+def _wait_until_drawn(output: console.Reader, text: bytes, pause_s: float, deadline: float) -> None:
+    """Wait until a pasted text is on the screen and then nothing is printed for pause_s, as long as the limits above allow."""
+    give_up_at = min(clock.monotonic_s() + max(DRAWN_WITHIN_S, pause_s), deadline)
+    seen, rests_at, drawn, marks = b"", give_up_at, False, _marks(text)
+    while clock.monotonic_s() < min(rests_at, give_up_at):
+        time.sleep(0.005)
+        data = output.read()
+        if not data:
+            continue
+        seen = (seen + data)[-KEPT_BYTES:]
+        if not drawn and _shows(seen, marks):
+            drawn, give_up_at = True, min(give_up_at, clock.monotonic_s() + max(RESTS_WITHIN_S, pause_s))
+        if drawn:
+            rests_at = clock.monotonic_s() + pause_s
+
+
+def _marks(text: bytes) -> list[bytes]:
+    """Return what shows that a text is on the screen: its beginning, its end, or what agents show instead of a long one."""
+    words = [*text[:200].split()[:1], *text[-200:].split()[-1:]]
+    return [b"[pasted", *(word for whole in words for word in (whole.lower()[:8], whole.lower()[-8:]))]
+
+
+def _shows(output: bytes, marks: list[bytes]) -> bool:
+    shown = _COLOURS.sub(b"", replay.presentable(output)).lower()
+    return any(mark in shown for mark in marks)
 
 
 def _pause_ms(agent: str) -> int:

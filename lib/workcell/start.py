@@ -43,6 +43,7 @@ class Plan:
         self.runtime, self.agent, self.source, self.git = runtime, agent, source, git
         self.spec: dict[str, Any] = {}
         self.passed: dict[str, str] = {}
+        self.trust_env: dict[str, str] = {}
         self.program = agents.Program([], [], [])
         self.home_seed = b""
         self.warnings: list[str] = []
@@ -50,7 +51,8 @@ class Plan:
 
     def launch(self, umask: int) -> runtimes.Launch:
         """Return what the runtime needs."""
-        env = launch.base_environment(self.spec, self.passed, self.source.settings, self.program.path)
+        passed = self.trust_env | self.passed
+        env = launch.base_environment(self.spec, passed, self.source.settings, self.program.path)
         program = self.program
         return runtimes.Launch(
             self.spec, self.spec["scratch_dir"], env, program.argv, program.prefixes, program.path, self.home_seed, umask
@@ -71,8 +73,7 @@ def prepare(options: "Any") -> Plan:
     if not options.agent:
         raise UsageError("option --agent", "is required", "see --help")
     agent = agents.find(options.agent)
-    argv = [*agent.command, *agent.autonomy[options.agent_autonomy], *(options.rest or [])]
-    if not argv:
+    if not agent.command and not options.rest:
         raise UsageError("agent command", "no program was given", "add -- PROGRAM [ARG...]")
     if any(
         "\n" in word or "\r" in word
@@ -107,9 +108,12 @@ def prepare(options: "Any") -> Plan:
     container, network = launch.container_options(runtime, options, profile)
     if file_trace_log and container:
         raise PreconditionError("option --file-trace-log", "cannot be had in a container yet", "use --target bubblewrap")
+    trusts = confined and options.agent_autonomy == "yolo"
+    argv = [*agent.command, *agent.autonomy[options.agent_autonomy], *(agent.trust if trusts else []), *(options.rest or [])]
     if why:
         plan.warnings.append(f"target {target}: chosen by auto: {why}")
         plan.reason = f"target auto: {why}"
+    plan.trust_env = agent.trust_env if trusts else {}
     plan.passed = launch.environment(options.env, agent, plan.warnings)
     if confined:
         if not isolated:

@@ -140,7 +140,7 @@ def test_enter_comes_after_a_pause_where_the_agent_needs_one(world, target):
         "tty.setraw(0); os.write(1, b'\\\\x1b[?2004his up\\\\r\\\\n'); last = 0\\n"
         "while True:\\n"
         "    data = os.read(0, 999); now = time.monotonic()\\n"
-        "    os.write(1, b'%s after %d.' % (data.hex().encode(), (now - last) * 1000)); last = now\\n"
+        "    os.write(1, data + b'%s after %d.' % (data.hex().encode(), (now - last) * 1000)); last = now\\n"
     )
     with open(os.path.join(config, "agents.toml"), "w") as stream:
         stream.write(f'[slow]\ncommand = ["{PYTHON}", "-c", "{code}"]\npause_ms = 150\n')
@@ -151,7 +151,27 @@ def test_enter_comes_after_a_pause_where_the_agent_needs_one(world, target):
     folder = record_of(world, session_id)["session_audit_dir"]
     wait_until(lambda: "0d after " in console(folder) and console(folder).endswith("."), what="the Enter")
     text, _, after = console(folder).partition("is up")[2].strip().rpartition("0d after ")
-    assert text.startswith((PASTED[0] + b"hi" + PASTED[1]).hex()) and int(after.rstrip(".")) >= 140
+    assert (PASTED[0] + b"hi" + PASTED[1]).hex() in text and int(after.rstrip(".")) >= 140
+    assert world.session("stop", "--id", session_id).exit_status == 0
+
+
+def test_enter_waits_for_an_agent_that_is_slow_to_show_what_was_pasted(world):
+    # C05: a busy agent that takes both at once would count Enter as a part of the paste
+    config = os.path.join(world.home, ".config/workcell")
+    os.makedirs(config)
+    code = (
+        "import os, time, tty\\n"
+        "tty.setraw(0); os.write(1, b'\\\\x1b[?2004his up\\\\r\\\\n')\\n"
+        "time.sleep(1); first = os.read(0, 999); os.write(1, b'> ' + first); second = os.read(0, 999)\\n"
+        "os.write(1, first.hex().encode() + b' and ' + second.hex().encode() + b'.'); os.read(0, 1)\\n"
+    )
+    with open(os.path.join(config, "agents.toml"), "w") as stream:
+        stream.write(f'[busy]\ncommand = ["{PYTHON}", "-c", "{code}"]\npause_ms = 100\n')
+    os.chmod(os.path.join(config, "agents.toml"), 0o600)
+    session_id = world.start(agent="busy", target="bubblewrap")
+    wait_for_output(world, session_id)
+    send(world, session_id, "--message", "hi")
+    wait_for_output(world, session_id, f"{(PASTED[0] + b'hi' + PASTED[1]).hex()} and 0d.")
     assert world.session("stop", "--id", session_id).exit_status == 0
 
 

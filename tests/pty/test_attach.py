@@ -127,6 +127,17 @@ def test_other_detach_keys_can_be_chosen_and_their_beginnings_are_not_lost(world
     world.session("stop", "--id", session_id, "--force")
 
 
+def test_what_is_typed_just_before_the_detach_key_arrives(world, attach):
+    world.make_repo()
+    session_id = world.start("--", "python3", "-c", ECHO)
+    child = attach(session_id)
+    child.expect("ready")
+    child.send("ab\x1b\x1c")  # Escape may begin an extended form of the detach key, and is held back
+    assert end_of(child) == 0
+    wait_until(lambda: "".join(world.console(session_id).split("ready")[1].split()) == "61621b", what="61 62 1b")
+    world.session("stop", "--id", session_id, "--force")
+
+
 def test_bad_detach_keys_are_a_usage_error(world):
     done = world.session("attach", "--id", "x", "--detach-keys", "ctrl-ctrl")
     assert done.exit_status == 2 and "is no key" in done.stderr
