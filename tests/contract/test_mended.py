@@ -82,8 +82,8 @@ ANSWERS = {
     "stop/finished-exited": says(("session_id", TWO), ("status", "exited"), ("live_status", "stopped")),
     "stop/finished-failed": says(("session_id", TWO), ("status", "failed"), ("live_status", "stopped")),
     "timeline/id-inside-a-message": check_timeline,
-    "usage/send-message-newline": refuses(1, "cannot send: could not confirm that it is running"),
-    "usage/send-message-return": refuses(1, "cannot send: could not confirm that it is running"),
+    "usage/send-message-newline": refuses(1, "cannot send: its monitor is dead"),
+    "usage/send-message-return": refuses(1, "cannot send: its monitor is dead"),
     "usage/show-id-equals": shows(ONE),
     "usage/show-id-twice": check_twice,
 }
