@@ -12,7 +12,6 @@ from workcell.errors import PreconditionError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import ModuleType
     from typing import Any
 
 HOME_SEED_LIMIT_BYTES = 16 << 20
@@ -23,22 +22,31 @@ _RESERVED_PREFIXES = ("WORKCELL_", "LD_", "GIT_CONFIG_")
 _LOCALE = ("LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_COLLATE", "LC_TIME", "LC_NUMERIC", "TZ", "COLORTERM")
 
 
-def choose_target(name: str) -> "tuple[ModuleType, str]":
-    """Return (runtime, why it was chosen, "" when named); raise PreconditionError with the host's own words."""
+def choose_target(options: "Any", profile: str) -> "tuple[Any, str, dict[str, Any], str]":
+    """Return (runtime, why it was chosen, "" when named; what the launch spec says of its container, {} for none; the network).
+
+    Raises PreconditionError with the host's own words where it cannot run here.
+    """
+    name = options.target
     if name != "auto":
         if name not in runtimes.names():
             raise UsageError(f"--target {name!r}", "is not known", f"known are auto, {', '.join(runtimes.names())}")
         runtime = runtimes.by_name(name)
-        why_not = "" if runtimes.is_engine(runtime) else runtime.probe()  # an engine is asked for the image anyway
+        why_not = "" if runtimes.is_engine(runtime) else runtime.probe()  # an engine is asked for its image anyway
         if why_not:
             raise PreconditionError(f"target {name}", f"cannot run here: {why_not}", _INSTEAD)
-        return runtime, ""
+        return runtime, "", *container_options(runtime, options, profile)
     reasons: list[str] = []
     for candidate in runtimes.AUTO:
         runtime = runtimes.by_name(candidate)
         why_not = runtime.probe()
+        if not why_not and not runtimes.is_engine(runtime):
+            return runtime, "; ".join([*reasons, "its probe passes"]), *container_options(runtime, options, profile)
         if not why_not:
-            return runtime, "; ".join([*reasons, "its probe passes"])
+            try:
+                return runtime, "; ".join([*reasons, "it has the image"]), *container_options(runtime, options, profile)
+            except PreconditionError as error:
+                why_not = f"{error.what} {error.why}; {error.next_step}"
         reasons.append(f"{candidate}: {why_not}")
     raise PreconditionError("target auto", f"no sandbox can be had here: {'; '.join(reasons)}", _INSTEAD)
 
@@ -52,7 +60,7 @@ _INSTEAD = (
 _OF_CONTAINERS = ("image", "pull", "container_mutability", "container_cpu", "container_memory", "docker_context")
 
 
-def container_options(runtime: "ModuleType", options: "Any", profile: str) -> "tuple[dict[str, Any], str]":
+def container_options(runtime: "Any", options: "Any", profile: str) -> "tuple[dict[str, Any], str]":
     """Return (what the launch spec says of the container, {} where there is none; the network); raise for what does not fit."""
     if runtimes.is_engine(runtime):
         # The engine's own network is the default of its containers: the host's loopback is out of reach there.
@@ -67,7 +75,7 @@ def container_options(runtime: "ModuleType", options: "Any", profile: str) -> "t
     return {}, (options.network or "host") if confined else "host"
 
 
-def check_state_for(runtime: "ModuleType", share_state: bool, warnings: list[str]) -> None:
+def check_state_for(runtime: "Any", share_state: bool, warnings: list[str]) -> None:
     """Raise PreconditionError where an unconfined agent would sit beside the evidence of confined ones; warn of the reverse."""
     try:
         kinds = os.listdir(layout.target_root())
@@ -246,7 +254,7 @@ def first_record(spec: "dict[str, Any]", agent: agents.Agent, source: workspace.
 
 def new_spec(
     *,
-    runtime: "ModuleType",
+    runtime: "Any",
     profile: str,
     agent: agents.Agent,
     autonomy: str,

@@ -101,11 +101,10 @@ def prepare(options: "Any") -> Plan:
     if len(set(named)) < len(named):
         raise UsageError(max(named, key=named.count), "is named for two logs", "name two files")
     transcript_limit = cli.size("--transcript-limit", options.transcript_limit, LEAST_TRANSCRIPT_BYTES)
-    runtime, why = launch.choose_target(options.target)
+    runtime, why, container, network = launch.choose_target(options, profile)
     plan = Plan(runtime, agent, source, git)
     launch.check_state_for(runtime, options.share_state, plan.warnings)
     target, confined = runtime.TARGET.name, runtime.TARGET.kind != "local_process"
-    container, network = launch.container_options(runtime, options, profile)
     if file_trace_log and container:
         raise PreconditionError("option --file-trace-log", "cannot be had in a container yet", "use --target bubblewrap")
     trusts = confined and options.agent_autonomy == "yolo"
