@@ -27,7 +27,7 @@ def agents_are_there():
 def world(world):
     """A world with a repository, and the agents on the operator's PATH."""
     world.make_repo()
-    world.env["PATH"] = os.pathsep.join([world.env["PATH"], *install.paths(FOLDER)])
+    world.env["PATH"] = os.pathsep.join([*install.paths(FOLDER), world.env["PATH"]])
     return world
 
 
