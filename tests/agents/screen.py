@@ -113,6 +113,15 @@ class Detached:
         """Wait until a regular expression matches somewhere on the screen."""
         _wait_for(self.text, pattern, timeout_s)
 
+    def agrees_with_the_command(self):
+        """Wait until workcell-session-screen prints the same."""
+
+        def agrees():
+            done = self.world.session("screen", "--id", self.session_id)
+            return done.exit_status == 0 and done.stdout.rstrip() == self.text()
+
+        wait_until(agrees, what=f"the same from workcell-session-screen as\n{self.text()}\n")
+
 
 def _wait_for(text, pattern, timeout_s):
     try:

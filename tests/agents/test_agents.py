@@ -44,6 +44,7 @@ def test_an_agent_takes_prompts_from_send_and_from_a_terminal_and_ends_when_it_i
         assert done.exit_status == 0, done
         wait_for_prompts(api, list(messages[:number]), screen)
         screen.wait_for(rf"fake-reply-{number}\.")
+    screen.agrees_with_the_command()
 
     # A terminal shows the screen at its own size, and its answers to the agent's questions do not become a prompt.
     client = terminal(session_id, 30, 100)

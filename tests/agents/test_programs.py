@@ -49,6 +49,7 @@ def test_vim_is_written_into_from_both_sides_and_saves(world, start, terminal):
     screen.wait_for(r'"note" \[New')
     keys(world, session_id, "ifrom send\x1b")
     screen.wait_for("^from send")
+    screen.agrees_with_the_command()
 
     client = terminal(session_id, 30, 100)
     client.wait_for(r"^from send\n(~\n){28}")
@@ -71,6 +72,7 @@ def test_less_shows_as_many_lines_as_the_terminal_has(world, start, terminal):
     screen.wait_for(r"number 23\nnumbers")
     keys(world, session_id, "G")
     screen.wait_for(rf"number {LINES}\n\(END\)")
+    screen.agrees_with_the_command()
 
     client = terminal(session_id, 30, 100)
     client.wait_for(r"\n(.*\n){28}\(END\)$")
@@ -85,6 +87,7 @@ def test_less_shows_as_many_lines_as_the_terminal_has(world, start, terminal):
 def test_htop_draws_the_sandbox_at_every_size(world, start, terminal):
     session_id, screen = start("htop")
     screen.wait_for(r"F1Help[\s\S]*F10Quit")
+    screen.agrees_with_the_command()
 
     client = terminal(session_id, 30, 100)
     client.wait_for(r"(\n.*){29}F1Help")
