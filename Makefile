@@ -17,13 +17,14 @@ COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 MAN = $(DESTDIR)$(PREFIX)/share/man
 SECTIONS = 1 5 7
 
-.PHONY: all help demo test soak bench check lint validators man dist install uninstall clean
+.PHONY: all help demo test test-agents soak bench check lint validators man dist install uninstall clean
 
 all: help
 
 help:
 	@echo 'make demo       run the main job on a repository of its own and show it'
 	@echo 'make test       all tests; WORKCELL_SCALE=1 for the full counts'
+	@echo 'make test-agents  real coding agents and full-screen programs in sessions; installs them, 1 GB, at the first run'
 	@echo 'make check      linters, types, generated files'
 	@echo 'make soak       the large counts'
 	@echo 'make bench      how fast it is, as ratios within one run'
@@ -47,6 +48,11 @@ demo: $(VENV)/.run
 
 test: $(VENV)/.test
 	$(if $(VECTORS),WORKCELL_VECTORS=$(abspath $(VECTORS)) ,)$(VENV_PYTHON) -m pytest -q -n $(JOBS) --dist loadgroup tests
+
+# ONLY=claude runs the tests of one agent or program.
+test-agents: $(VENV)/.test
+	tools/need vim less htop
+	$(VENV_PYTHON) tests/agents/run.py -n $(JOBS) $(if $(ONLY),-k '$(ONLY)')
 
 bench: $(VENV)/.test
 	$(VENV_PYTHON) tests/bench/bench.py

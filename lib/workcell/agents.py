@@ -89,6 +89,8 @@ BUILT_IN = (
         trust=["--skip-trust"],
         env=["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_GEMINI_BASE_URL"],
         home=[".gemini/settings.json", ".gemini/oauth_creds.json", ".gemini/google_accounts.json", ".gemini/GEMINI.md"],
+        # It takes an Enter that comes soon after a paste for a new line, and while it starts, it stands still for long moments.
+        pause_ms=1000,
     ),
     # An interactive shell ignores TERM; a hang-up is what ends it.
     Agent("shell", ["bash"], pause_ms=0, stop_signal="HUP", debug=True),
