@@ -50,7 +50,7 @@ def test_each_make_target_and_file_that_the_readme_names_exists():
 def test_the_readme_has_each_target_and_each_agent():
     from workcell import agents, runtimes
 
-    targets = re.findall(r"^\| `([a-z]+)` \|", section("Targets"), re.M)
+    targets = re.findall(r"^\| `([a-z][a-z-]*)` \|", section("Targets"), re.M)
     assert sorted(targets) == sorted(["auto", *runtimes.names()])
     rows = dict(re.findall(r"^\| `([a-z]+)` \| .* \| (.*?) ?\|$", section("Agents"), re.M))
     assert rows == {agent.name: "".join(f"`{word}`" for word in agent.autonomy["yolo"]) for agent in agents.BUILT_IN}
