@@ -63,14 +63,21 @@ def send(session: live.Session, message: bytes, enter: bool, raw: bool, secret: 
         try:
             _take_turn(guard, deadline, session.id)
             _deliver(session, fd, message, enter, raw, deadline)
+            os.close(fd)
+            fd = -1
+            if carrier:
+                pid, carrier = carrier, 0
+                _await_carrier(session.id, pid, deadline)
         finally:
             os.close(guard)
     except FileNotFoundError:
         raise WorkcellError(session.id, "cannot send: it has just ended", "see workcell-session-show") from None
     finally:
-        os.close(fd)
-        if carrier:
-            _await_carrier(session.id, carrier, deadline)
+        if fd >= 0:
+            os.close(fd)
+        if carrier:  # what it still holds is not to arrive any more
+            os.kill(carrier, signal.SIGKILL)
+            os.waitpid(carrier, 0)
     return _note(session, message, enter, secret)
 
 

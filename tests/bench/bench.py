@@ -7,7 +7,7 @@ Usage: bench.py [--records N] [--events N] [--rounds N] [--strict] [PART...]
   --events N   lines of the large log (default as many as records, but not below 100000)
   --rounds N   how often each thing is done; the least counts (default 5)
   --strict     end with 1 where a ratio is above its limit
-  PART         only these: start-up, one, list, verify, append, launch, live
+  PART         only these: start-up, one, list, verify, append, launch, live, containers
 
 Times are processor time of the whole command, which other work on the machine disturbs least; where two processes share the
 work it is the time on the clock. What a ratio is of stands in its row.
@@ -18,6 +18,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -30,7 +31,7 @@ from workcell import audit
 
 PYTHON = sys.executable
 SCALE = float(os.environ.get("WORKCELL_SCALE", "0.1"))
-PARTS = ("start-up", "one", "list", "verify", "append", "launch", "live")
+PARTS = ("start-up", "one", "list", "verify", "append", "launch", "live", "containers")
 
 # What cannot be done without: find, open, read and close each file.
 FLOOR_OF_LIST = """
@@ -311,6 +312,69 @@ class Bench:
             extra_ms,
             150,
         )
+
+    def containers(self):
+        """Sessions on podman, against containers that are just started."""
+        if shutil.which("podman") is None or os.geteuid() != 0:
+            print("containers: left out: podman, and root", flush=True)
+            return
+        import engines
+
+        world = World(os.path.join(self.folder, "containers"))
+        world.make_repo()
+        env = engines.podman_env()
+        world.env |= env | {"WORKCELL_IMAGE": engines.IMAGE}
+        polite = ("--", "sh", "-c", "trap 'exit 0' TERM; echo is up; while :; do sleep 0.01; done")
+        os.chdir(world.repo)
+        clones = iter(range(1000))
+
+        def bare():
+            words = ["podman", "run", "-dit", "--pull=never", "--network=none", engines.IMAGE, "sleep", "1000"]
+            began = time.perf_counter()
+            container = engines.run(words, env).strip()
+            wall_s = time.perf_counter() - began
+            engines.run(["podman", "rm", "-f", "-t", "0", container], env)
+            return Cost(0, wall_s)
+
+        def cloned():
+            target = os.path.join(world.folder, f"clone-{next(clones)}")
+            cost = run(["/usr/bin/env", "git", "clone", "--quiet", "--no-hardlinks", world.repo, target], world.env)
+            return Cost(0, cost.wall_s + bare().wall_s)
+
+        stops = []
+
+        def start(*options):
+            words = [
+                "workcell-session-start",
+                "--agent",
+                "command",
+                "--target",
+                "podman",
+                "--network",
+                "none",
+                *options,
+                *polite,
+            ]
+            words = world.words(*words)
+            words[0] = shutil.which(words[0], path=world.env["PATH"])
+            cost = run(words, world.env)
+            session_id = world.session("list", "--status", "running", "--ids").stdout.split()[0]
+            world.wait_for_output(session_id, "is up")
+            began = time.perf_counter()
+            world.session("stop", "--id", session_id)
+            stops.append(time.perf_counter() - began)
+            return Cost(0, cost.wall_s)
+
+        direct, isolated, run_d, clone_run_d = self.least(lambda: start("--session-workspace", "direct"), start, bare, cloned)
+        os.chdir(self.folder)
+        world.close()
+        for what, ours, base, of in (
+            ("start on podman, direct, ready", direct, run_d, "podman run -d"),
+            ("start on podman, isolated, ready", isolated, clone_run_d, "git clone, run -d"),
+        ):
+            self.row(what, f"{ours.wall_s * 1e3:.0f} ms", f"{base.wall_s * 1e3:.0f} ms {of}", ours.wall_s / base.wall_s, 3)
+        stop_ms = min(stops) * 1e3
+        self.row("stop of a willing agent on podman, sealed and removed", f"{stop_ms:.0f} ms", "ms", stop_ms, 1000)
 
     def live(self):
         """A terminal on a session, against bare ones and other keepers of terminals; and what a quiet session costs."""

@@ -78,7 +78,7 @@ run_start() {
 	before=$("$bin/workcell-session-list")
 	run_start --agent command --target bubblewrap --dry-run -- echo 'a b'
 	[ "$status" -eq 0 ]
-	[[ $output == *bwrap*"pty_adapter.py -- "*"echo 'a b'" ]]
+	[[ $output == *bwrap*"pty_adapter.py"*" -- "*"echo 'a b'" ]]
 	[ "${#lines[@]}" -eq 1 ]
 	[ "$("$bin/workcell-session-list")" = "$before" ]
 }

@@ -205,7 +205,7 @@ def test_a_place_for_the_recording_that_cannot_be_is_refused(world):
         (("--transcript", os.path.join(world.home, "none", "x")), "does not exist"),
         (("--transcript", world.home), "is no regular file"),
         (("--transcript", "x", "--no-transcript"), "exclude each other"),
-        (("--transcript", "x", "--debug-log", "x"), "is the debug log too"),
+        (("--transcript", "x", "--debug-log", "x"), "is named for two logs"),
         (("--transcript-limit", "1K"), "is less than 65536 bytes"),
         (("--transcript-limit", "much"), "is no size"),
     ):

@@ -183,3 +183,14 @@ def test_a_session_outlives_its_docker_daemon_and_ends_when_that_comes_back(dock
     assert world.show(session_id)["status"] == "running"
     dockerd.start()  # and with it ends what it finds of its containers
     ends(docker, session_id, "failed", "143", "60")
+
+
+def test_a_message_that_nobody_reads_fails_in_time_and_says_so(engine):
+    world = engine.world
+    session_id = start(engine, "sh", "-c", "stty raw -echo; echo is up; exec sleep 1000")
+    path = os.path.join(world.home, "long")
+    with open(path, "w") as stream:
+        stream.write("x" * (4 << 20))
+    done = world.session("send", "--id", session_id, "--raw", "--file", path, "--timeout", "2")
+    assert done.exit_status == 1 and "taken" in done.stderr, done
+    assert world.session("stop", "--id", session_id, "--force").exit_status == 0
