@@ -460,7 +460,7 @@ def test_a_start_whose_monitor_dies_ends_what_was_begun(world, false_bwrap):
     kill_monitor(world, session_id)
     _, err = child.communicate(timeout=20)
     assert child.returncode == 1 and b"its monitor ended" in err, err
-    assert last_word(world, session_id) == ("aborted", "1", "lost")
+    assert last_word(world, session_id) == ("aborted", "1", "launch-aborted")
 
 
 def test_a_start_that_is_interrupted_while_it_waits_for_its_sandbox_ends_it(world, false_bwrap):

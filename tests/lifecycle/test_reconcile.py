@@ -42,9 +42,8 @@ def reconcile(world, *words, status=0):
 
 def kill_all_of(world, session_id):
     """Kill the monitor and everything in the sandbox, as a power cut would."""
-    pids = session_pids(world, session_id)
-    kill_monitor(world, session_id)
-    for pid in pids:
+    # The monitor first, then what started the sandbox, then what is in it: nobody is left to note how it ended.
+    for pid in [int(record_of(world, session_id)["monitor_pid"]), *sorted(session_pids(world, session_id))]:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:

@@ -342,15 +342,18 @@ def test_only_the_terminal_that_types_answers_what_the_program_asks(world, attac
     first.send("k")
     second.expect("6b")
     wait_until(lambda: "6b" in world.console(session_id), what="the key")
-    # Both terminals see the question, and both answer.
-    second.send("\x1b[?62;9c")
-    first.send("\x1b[?1;2c")
-    first.expect("1b5b3f313b3263")
+
+    def answered(digits):
+        # Both terminals see the question, and both answer; right after the entry no answer counts.
+        second.send("\x1b[?62;9c")
+        first.send("\x1b[?1;2c")
+        return digits in world.console(session_id)
+
+    wait_until(lambda: answered("1b5b3f313b3263"), what="the answer of the first")
     assert "36323b39" not in world.console(session_id)
     second.send("y")  # a person is always heard, and then it is that terminal's turn
     second.expect("79")
-    second.send("\x1b[?62;9c")
-    second.expect("1b5b3f36323b3963")
+    wait_until(lambda: answered("1b5b3f36323b3963"), what="the answer of the second")
     for child in (first, second):
         child.send("\x1c")
         assert end_of(child) == 0
