@@ -1448,6 +1448,7 @@ _LAUNCH_SPEC_FIELDS: "dict[str, Check]" = {
     "stop_signal": _filled_line,
     "image_ref": _filled_line,
     "engine_env": _launch_spec_engine_env,
+    "adapter_python": _absolute_path,
     "container_mutability": _launch_spec_container_mutability,
     "container_cpu": _line,
     "container_memory": _line,
