@@ -15,16 +15,21 @@ BUSYBOX = "localhost/workcell-test-busybox:1"
 APPLETS = "sh cat echo id kill ls mkdir sleep stty test true wc"
 
 
-def busybox():
-    """Return (variables for podman, the name of an image that holds nothing but busybox); skip where there is none."""
-    env = engines.podman_env()
+def busybox_program():
+    """Return (path, content) of a busybox that needs no library; skip where there is none."""
     program = shutil.which("busybox")
     linked = subprocess.run(["ldd", program], capture_output=True).returncode == 0 if program else True
     if linked:
         (pytest.fail if os.environ.get("WORKCELL_CI") else pytest.skip)("not installed: a busybox without libraries")
     with open(program, "rb") as stream:
-        files = {"bin/busybox": stream.read()}
-    return env, import_image(env, BUSYBOX, files, {f"bin/{name}": "busybox" for name in APPLETS.split()})
+        return program, stream.read()
+
+
+def busybox():
+    """Return (variables for podman, the name of an image that holds nothing but busybox)."""
+    env = engines.podman_env()
+    links = {f"bin/{name}": "busybox" for name in APPLETS.split()}
+    return env, import_image(env, BUSYBOX, {"bin/busybox": busybox_program()[1]}, links)
 
 
 def import_image(env, name, files, links, changes=()):

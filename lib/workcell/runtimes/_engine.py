@@ -582,6 +582,7 @@ class Engine:
         if status is None:
             return
         _end_client(status)
+        _let_go(os.path.join(scratch_dir, SEED_FILE))
         spec = scratch.read_spec(scratch_dir)
         words = ["rm", "--force", "--volumes", *(["--time", "0"] if self.is_podman else [])]
         identity = _read_small(os.path.join(scratch_dir, ID_FILE))
@@ -673,6 +674,14 @@ def _read_small(path: str, limit_bytes: int = 200) -> str:
         return ""
     finally:
         os.close(fd)
+
+
+def _let_go(fifo: str) -> None:
+    """End whoever still waits for the reader of a FIFO, by being one for a moment: the write after that fails."""
+    try:
+        os.close(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC))
+    except OSError:
+        pass
 
 
 def _is_first(pid: int, identity: str, session_id: str) -> bool:
