@@ -98,7 +98,7 @@ install:
 	done && \
 	install -m 0644 lib/workcell/*.py '$(LIB)/workcell' && \
 	install -m 0644 lib/workcell/runtimes/*.py '$(LIB)/workcell/runtimes' && \
-	install -m 0755 adapter/pty_adapter.py adapter/file_trace.py adapter/container_entry.py '$(LIB)/adapter' && \
+	install -m 0755 adapter/pty_adapter.py adapter/file_trace.py adapter/container_entry.py adapter/self_test.py '$(LIB)/adapter' && \
 	install -m 0644 schema/*.json '$(LIB)/schema' && \
 	$(foreach section,$(SECTIONS),install -m 0644 docs/man$(section)/*.$(section) '$(MAN)/man$(section)' && )\
 	"$$interpreter" -I -m compileall -q -s '$(DESTDIR)' '$(LIB)/workcell' '$(LIB)/adapter' && \

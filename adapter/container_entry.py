@@ -6,7 +6,8 @@ An engine writes a container's environment to its disk and shows it to whoever a
 the home's files with them. SEED_FIFO is made here where the monitor could not share one with this machine. Records on it, to
 its end: one byte of kind, then name and content, each with its length before it in four bytes, the highest first.
 E: a variable of the environment; D: a folder, named from the home; F: a file there; A: the adapter, to be written to ADAPTER;
-S: a setting: umask (octal), rows, columns, workspace. The values are decimal or text.
+S: a setting: umask (octal), rows, columns, workspace, and python: the words that start this interpreter again, parted by NUL,
+where sys.executable alone does not. The values are decimal or text.
 The standard library of the smallest python3 there is (3.8, no json, no tarfile); becomes the adapter by execve(2).
 """
 
@@ -74,8 +75,8 @@ def main(seed, adapter, *program):
         pass  # no terminal: the adapter says so
     os.umask(int(settings[b"umask"], 8))
     os.chdir(settings[b"workspace"])
-    python = os.fsencode(sys.executable)
-    os.execve(python, [python, b"-I", b"-S", *map(os.fsencode, (adapter, "--", *program))], environment)
+    python = settings[b"python"].split(b"\0") if b"python" in settings else [os.fsencode(sys.executable)]
+    os.execve(python[0], [*python, b"-I", b"-S", *map(os.fsencode, (adapter, "--", *program))], environment)
 
 
 if __name__ == "__main__":

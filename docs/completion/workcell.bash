@@ -10,6 +10,7 @@ _workcell_options() {
 	workcell-session-list) echo '--help --workspace --profile --colima-profile --status --agent --target --since --until --limit --probe --human --json --jsonl --verbose --parallel --ids' ;;
 	workcell-session-logs) echo '--help --id --kind --tail --follow --all --text' ;;
 	workcell-session-monitor) echo '--help --state-file' ;;
+	workcell-session-probe-image) echo '--help --image --target --profile --colima-profile --docker-context --pull --json' ;;
 	workcell-session-reconcile) echo '--help --id --all --dry-run --json' ;;
 	workcell-session-screen) echo '--help --id --json' ;;
 	workcell-session-send) echo '--help --id --message --file --no-newline --raw --secret --timeout --json' ;;
@@ -54,7 +55,7 @@ _workcell() {
 			return
 			;;
 		2)
-			[ "$before" = session ] && mapfile -t COMPREPLY < <(compgen -W 'attach delete diff export list logs reconcile screen send show start stop timeline verify wait' -- "$word")
+			[ "$before" = session ] && mapfile -t COMPREPLY < <(compgen -W 'attach delete diff export list logs probe-image reconcile screen send show start stop timeline verify wait' -- "$word")
 			return
 			;;
 		esac
@@ -70,4 +71,4 @@ _workcell() {
 	fi
 }
 
-complete -F _workcell workcell workcell-session-attach workcell-session-delete workcell-session-diff workcell-session-export workcell-session-list workcell-session-logs workcell-session-monitor workcell-session-reconcile workcell-session-screen workcell-session-send workcell-session-show workcell-session-start workcell-session-stop workcell-session-timeline workcell-session-verify workcell-session-wait
+complete -F _workcell workcell workcell-session-attach workcell-session-delete workcell-session-diff workcell-session-export workcell-session-list workcell-session-logs workcell-session-monitor workcell-session-probe-image workcell-session-reconcile workcell-session-screen workcell-session-send workcell-session-show workcell-session-start workcell-session-stop workcell-session-timeline workcell-session-verify workcell-session-wait

@@ -53,6 +53,13 @@ def config_dir() -> str:
     return _checked_root(os.path.join(base, "workcell"), "XDG_CONFIG_HOME")
 
 
+def cache_dir() -> str:
+    """Return the folder of what can be made again: $XDG_CACHE_HOME/workcell, else ~/.cache/workcell."""
+    xdg = os.environ.get("XDG_CACHE_HOME", "")
+    base = xdg if os.path.isabs(xdg) else os.path.join(home_dir(), ".cache")
+    return _checked_root(os.path.join(base, "workcell"), "XDG_CACHE_HOME")
+
+
 def target_root() -> str:
     """Return the folder of the targets, `<state root>/targets`."""
     return os.path.join(state_root(), "targets")

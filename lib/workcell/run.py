@@ -61,8 +61,9 @@ def capture(
     pass_fds: "Sequence[int]" = (),
     stdin: bytes = b"",
     out_fd: int = -1,
+    in_fd: int = -1,
 ) -> Finished:
-    """Run a program with an empty standard input, or one that holds some bytes, and return what it left.
+    """Run a program with an empty standard input, one that holds some bytes, or an in_fd, and return what it left.
 
     Past the time or output limit it is killed and WorkcellError raised, so that nothing of it is taken for an answer. With an
     out_fd its standard output goes there as it comes, and what is returned has none.
@@ -70,7 +71,10 @@ def capture(
     program = which(argv[0])
     if program is None:
         raise PreconditionError(argv[0], "not found on PATH", f"install {os.path.basename(argv[0])}")
-    in_fd = memory_file(stdin) if stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    if in_fd >= 0:
+        in_fd = os.dup(in_fd)
+    else:
+        in_fd = memory_file(stdin) if stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
     actions = [

@@ -47,8 +47,8 @@ def _named(why: "str | None") -> "str | None":
 
 KINDS = (
     "audit-event", "audit-seal", "launch-spec", "session-delete", "session-diff", "session-export", "session-extra",
-    "session-list", "session-reconcile", "session-record", "session-screen", "session-send", "session-start",
-    "session-stop", "session-verify", "session-wait",
+    "session-list", "session-probe-image", "session-reconcile", "session-record", "session-screen", "session-send",
+    "session-start", "session-stop", "session-verify", "session-wait",
 )
 _BLANKS = (
     "\t\n\x0b\x0c\r \x85\xa0\u1680"
@@ -1069,6 +1069,64 @@ def _session_list(value: "Any", where: str) -> "str | None":
     return None
 
 
+def _session_probe_image_python(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, str) or value not in {"image", "mounted"}:
+        return f"{where}: must be image or mounted"
+    return None
+
+
+def _session_probe_image_checks_items_result(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, str) or value not in {"pass", "fail"}:
+        return f"{where}: must be pass or fail"
+    return None
+
+
+def _session_probe_image_checks_items(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, dict):
+        return f"{where}: must be an object"
+    for field, check in _SESSION_PROBE_IMAGE_CHECKS_ITEMS_FIELDS.items():
+        if field in value:
+            why = check(value[field], _below(where, field))
+            if why is not None:
+                return why
+    for field in value:
+        if field not in _SESSION_PROBE_IMAGE_CHECKS_ITEMS_FIELDS:
+            return f"{_below(where, field)}: is not a known field"
+    for field in ("name", "result", "why"):
+        if field not in value:
+            return f"{_below(where, field)}: is missing"
+    return None
+
+
+def _session_probe_image_checks(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, list):
+        return f"{where}: must be an array"
+    if len(value) < 1:
+        return f"{where}: must have 1 or more items"
+    for index, item in enumerate(value):
+        why = _session_probe_image_checks_items(item, f"{where}[{index}]")
+        if why is not None:
+            return why
+    return None
+
+
+def _session_probe_image(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, dict):
+        return f"{where}: must be an object"
+    for field, check in _SESSION_PROBE_IMAGE_FIELDS.items():
+        if field in value:
+            why = check(value[field], _below(where, field))
+            if why is not None:
+                return why
+    for field in value:
+        if field not in _SESSION_PROBE_IMAGE_FIELDS:
+            return f"{_below(where, field)}: is not a known field"
+    for field in ("image", "target", "python", "checks"):
+        if field not in value:
+            return f"{_below(where, field)}: is missing"
+    return None
+
+
 def _session_reconcile_items_outcome(value: "Any", where: str) -> "str | None":
     if not isinstance(value, str) or value not in {
         "finished", "lost", "sealed", "removed", "alive", "unknown", "foreign", "final",
@@ -1448,6 +1506,7 @@ _LAUNCH_SPEC_FIELDS: "dict[str, Check]" = {
     "stop_signal": _filled_line,
     "image_ref": _filled_line,
     "engine_env": _launch_spec_engine_env,
+    "adapter_python": _absolute_path,
     "container_mutability": _launch_spec_container_mutability,
     "container_cpu": _line,
     "container_memory": _line,
@@ -1639,6 +1698,19 @@ _SESSION_EXTRA_FIELDS: "dict[str, Check]" = {
     "version": _version_1,
 }
 
+_SESSION_PROBE_IMAGE_CHECKS_ITEMS_FIELDS: "dict[str, Check]" = {
+    "name": _path_word,
+    "result": _session_probe_image_checks_items_result,
+    "why": _line,
+}
+
+_SESSION_PROBE_IMAGE_FIELDS: "dict[str, Check]" = {
+    "image": _filled_line,
+    "target": _path_word,
+    "python": _session_probe_image_python,
+    "checks": _session_probe_image_checks,
+}
+
 _SESSION_RECONCILE_ITEMS_FIELDS: "dict[str, Check]" = {
     "session_id": _filled_line,
     "outcome": _session_reconcile_items_outcome,
@@ -1816,6 +1888,11 @@ def session_extra(value: "Any") -> "str | None":
 def session_list(value: "Any") -> "str | None":
     """Check what workcell-session-list --json prints: None if the value fits, else 'FIELD: why'."""
     return _named(_session_list(value, ""))
+
+
+def session_probe_image(value: "Any") -> "str | None":
+    """Check what workcell-session-probe-image --json prints: None if the value fits, else 'FIELD: why'."""
+    return _named(_session_probe_image(value, ""))
 
 
 def session_reconcile(value: "Any") -> "str | None":

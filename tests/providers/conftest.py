@@ -49,6 +49,7 @@ class Provider:
 
 def make(world, target, tmp_path, request):
     """Return (a Provider, the function that ends what it needs)."""
+    world.env["XDG_CACHE_HOME"] = os.path.join(engines.CACHE, "cache")  # what is known of the image need be found out only once
     if target == "docker":
         daemon = request.getfixturevalue("dockerd")
         world.env |= {"WORKCELL_IMAGE": engines.IMAGE, "DOCKER_HOST": f"unix://{daemon.socket}"}

@@ -17,7 +17,7 @@ import tty
 
 from workcell import clock, layout, run, scratch
 from workcell.errors import CannotTellError, PreconditionError, UsageError, WorkcellError
-from workcell.runtimes import Launch, State, Target, _local, bubblewrap
+from workcell.runtimes import Launch, State, Target, _local, _python, bubblewrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ ENGINE_VARIABLES = (
 )
 
 _NAME = re.compile(r"workcell-[A-Za-z0-9][A-Za-z0-9_.-]*")
+_IMAGE_ID = re.compile(r"[0-9a-f]{64}")
 _LISTED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]+")
 
 # Inside a machine that shares no files with this one: fill the seed, then wait for the reader of the agent's input.
@@ -154,12 +155,17 @@ class Engine:
             "container_memory": options.container_memory or "",
         }
         self._client()
+        self._need_image(spec, image, options)
+        runtime = self._python_for(spec)
+        return {**spec, "adapter_python": runtime} if runtime else spec
+
+    def _need_image(self, spec: "dict[str, Any]", image: str, options: "Any") -> None:
         try:
             present = self.ask(spec, "image", "inspect", "--format", "{{.Id}}", image)
         except CannotTellError as error:
             raise PreconditionError(f"target {self.TARGET.name}", f"{error.what}: {error.why}", error.next_step) from None
         if present.exit_status == 0:
-            return spec
+            return
         if not _says_missing(present):
             raise PreconditionError(f"target {self.TARGET.name}", f"cannot run here: {present.reason()}", "start its engine")
         fetch = f"{self.program} pull {image}"
@@ -172,7 +178,50 @@ class Engine:
             raise PreconditionError(f"image {image}", f"cannot be fetched: {error.why}", f"try `{fetch}`") from None
         if done.exit_status != 0:
             raise PreconditionError(f"image {image}", f"cannot be fetched: {done.reason()}", f"try `{fetch}`")
-        return spec
+
+    def _python_for(self, spec: "dict[str, Any]") -> str:
+        """Return the folder of a Python to be mounted for the adapter, "" where the image has one; PreconditionError.
+
+        What an image holds is found out once, by running its python3, and kept by the image's id.
+        """
+        image = spec["image_ref"]
+        found = self.ask(spec, "image", "inspect", "--format", "{{.Id}} {{.Os}}/{{.Architecture}}", image).text()
+        identity, _, platform = found.removeprefix("sha256:").partition(" ")
+        note = os.path.join(layout.cache_dir(), "images", identity)
+        answer = _read_small(note) if _IMAGE_ID.fullmatch(identity) else ""
+        if answer not in _python.ANSWERS:
+            answer = self._try_python(spec)
+            if answer in _python.ANSWERS and _IMAGE_ID.fullmatch(identity):
+                _python.remember(note, answer)
+        if answer not in (_python.OLD, _python.MISSING):
+            return ""  # where nobody could say, the launch will
+        why = "has no python3" if answer == _python.MISSING else "has a python3 older than 3.8"
+        if not self.shared:
+            raise PreconditionError(
+                f"image {image}", f"{why}, and target {self.TARGET.name} can mount none of this machine's", _python.NEXT
+            )
+        if not _python.fits(platform):
+            raise PreconditionError(
+                f"image {image}", f"{why}, and is made for {platform}, where this machine's does not run", _python.NEXT
+            )
+        return _python.provide()
+
+    def _try_python(self, spec: "dict[str, Any]") -> str:
+        """Return one of _python.ANSWERS by running the image's python3 in a container that can do nothing; "" cannot tell."""
+        name = "workcell-probe-" + os.urandom(8).hex()
+        words = ["run", "--detach", "--pull=never", "--name", name, "--network", "none", "--read-only", "--cap-drop", "ALL"]
+        words += ["--security-opt", "no-new-privileges", "--pids-limit", "16", "--log-driver", "none"]
+        words += ["--entrypoint", "python3", spec["image_ref"], "-I", "-S", "-c", _python.QUESTION]
+        try:
+            done = self.ask(spec, *words, timeout_s=START_S)
+            if done.exit_status != 0:
+                return _python.MISSING if _names_no_python(done.stderr.decode("utf-8", "replace")) else ""
+            # What it prints is lost where it is too fast for an attached client; its exit status never is.
+            return _python.BY_STATUS.get(self.ask(spec, "wait", name, timeout_s=START_S).text(), "")
+        except CannotTellError as error:
+            raise PreconditionError(f"image {spec['image_ref']}", f"its python3 cannot be tried: {error.why}", "") from None
+        finally:
+            self.ask(spec, "rm", "--force", name, timeout_s=REMOVE_S)
 
     def shuts_abstract_sockets(self, network: str) -> bool:
         """Say whether a container on this network cannot reach the host's abstract sockets."""
@@ -217,7 +266,8 @@ class Engine:
             words += ["--tmpfs", f"{folder}:rw,nosuid,nodev,mode={mode}{more}{copy_up}"]
         for mount in self._mounts(launch):
             words += ["--mount", mount]
-        words += ["--workdir", "/", "--entrypoint", "python3", spec["image_ref"], "-I", "-S", "-c", _entry()]
+        python = _python.words(_python.PLACE) if "adapter_python" in spec else ["python3"]
+        words += ["--workdir", "/", "--entrypoint", python[0], spec["image_ref"], *python[1:], "-I", "-S", "-c", _entry()]
         words += [SEED, ADAPTER] if self.shared else [OWN_SEED, OWN_ADAPTER]
         return [*words, *launch.argv], {}
 
@@ -238,6 +288,8 @@ class Engine:
             yield _bind(_local.adapter_path(), ADAPTER, True)
             yield _bind(os.path.join(launch.scratch_dir, SEED_FILE), SEED, True)
             yield _bind(os.path.join(launch.scratch_dir, scratch.AGENT_INPUT), bubblewrap.INPUT)
+        if "adapter_python" in spec:
+            yield _bind(spec["adapter_python"], _python.PLACE, True)
 
     def start(self, launch: Launch, tty_fd: int) -> int:
         """Start the container on a terminal; the pid to wait for is its client's, which says nothing of the container."""
@@ -361,7 +413,7 @@ class Engine:
         if not lines:
             return ""
         last = lines[-1].removeprefix("Error: ").removeprefix("docker: ")
-        if "python3" in last and ("not found" in last or "no such file" in last.lower()):
+        if _names_no_python(last):
             return "the image has no python3, which the adapter needs (3.8 or newer)"
         return last
 
@@ -530,6 +582,7 @@ class Engine:
         if status is None:
             return
         _end_client(status)
+        _let_go(os.path.join(scratch_dir, SEED_FILE))
         spec = scratch.read_spec(scratch_dir)
         words = ["rm", "--force", "--volumes", *(["--time", "0"] if self.is_podman else [])]
         identity = _read_small(os.path.join(scratch_dir, ID_FILE))
@@ -573,6 +626,8 @@ def _seed(launch: Launch, size: tuple[int, int], adapter: str | None) -> "Iterat
     for name, value in launch.environment.items():
         yield record(b"E", name, value)
     settings = {"umask": f"{launch.umask:o}", "rows": str(size[0]), "columns": str(size[1]), "workspace": WORKSPACE}
+    if "adapter_python" in launch.spec:
+        settings["python"] = "\0".join(_python.words(_python.PLACE))
     for name, value in settings.items():
         yield record(b"S", name, value)
     if adapter:
@@ -603,6 +658,10 @@ def _says_missing(done: run.Finished) -> bool:
     return any(word in done.stderr.lower() for word in (b"no such", b"image not known", b"not found"))
 
 
+def _names_no_python(text: str) -> bool:
+    return "python3" in text and ("not found" in text or "no such file" in text.lower())
+
+
 def _read_small(path: str, limit_bytes: int = 200) -> str:
     """Return the text of a small file of ours, "" where there is none."""
     try:
@@ -615,6 +674,14 @@ def _read_small(path: str, limit_bytes: int = 200) -> str:
         return ""
     finally:
         os.close(fd)
+
+
+def _let_go(fifo: str) -> None:
+    """End whoever still waits for the reader of a FIFO, by being one for a moment: the write after that fails."""
+    try:
+        os.close(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC))
+    except OSError:
+        pass
 
 
 def _is_first(pid: int, identity: str, session_id: str) -> bool:

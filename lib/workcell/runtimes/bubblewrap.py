@@ -295,11 +295,12 @@ def make_missing(workspace: str, protect: bool) -> None:
 
 
 def secret_folders(workspace: str) -> list[str]:
-    """Return what no sandbox may see, wherever it lies: state, keys, configuration, other sessions' clones."""
+    """Return what no sandbox may see, wherever it lies: state, keys, configuration, cache, other sessions' clones."""
     return [
         layout.state_root(),
         layout.signing_dir(),
         layout.config_dir(),
+        layout.cache_dir(),
         layout.legacy_root(),
         os.path.join(workspace, ".git", workspaces.CLONES),
     ]
