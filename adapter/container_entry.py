@@ -5,6 +5,7 @@ Usage: python3 -I -S -c SOURCE SEED_FIFO ADAPTER PROGRAM [ARG...]
 An engine writes a container's environment to its disk and shows it to whoever asks. So the values come through a FIFO, and
 the home's files with them. SEED_FIFO is made here where the monitor could not share one with this machine. Records on it, to
 its end: one byte of kind, then name and content, each with its length before it in four bytes, the highest first.
+T: the tracer to be started beside the adapter, its source as the name and the FIFO that it writes to as the content;
 E: a variable of the environment; D: a folder, named from the home; F: a file there; A: the adapter, to be written to ADAPTER;
 S: a setting: umask (octal), rows, columns, workspace, and python: the words that start this interpreter again, parted by NUL,
 where sys.executable alone does not. The values are decimal or text.
@@ -41,6 +42,20 @@ def write(path, content, mode):
         stream.write(content)
 
 
+def trace(words, fifo, environment):
+    """Start the tracer and wait until it has taken its first snapshot and gone into the background."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            null = os.open(os.devnull, os.O_RDWR)
+            for source, fd in ((null, 0), (os.open(fifo, os.O_WRONLY | os.O_NOFOLLOW), 1), (null, 2)):
+                os.dup2(source, fd)
+            os.execve(words[0], words, environment)
+        finally:
+            os._exit(127)
+    os.waitpid(pid, 0)
+
+
 def main(seed, adapter, *program):
     """Set the container up from inside and become the adapter."""
     if sys.version_info < (3, 8):
@@ -48,13 +63,15 @@ def main(seed, adapter, *program):
     if not os.path.exists(seed):
         os.mkfifo(seed, 0o600)
     environment = dict(os.environb)
-    settings, home = {}, []
+    settings, home, traces = {}, [], []
     with open(seed, "rb") as stream:
         for kind, name, content in records(stream):
             if kind == b"E":
                 environment[name] = content
             elif kind == b"S":
                 settings[name] = content
+            elif kind == b"T":
+                traces.append((name, content))
             elif kind == b"A":
                 write(adapter, content, 0o400)
             else:
@@ -76,6 +93,12 @@ def main(seed, adapter, *program):
     os.umask(int(settings[b"umask"], 8))
     os.chdir(settings[b"workspace"])
     python = settings[b"python"].split(b"\0") if b"python" in settings else [os.fsencode(sys.executable)]
+    for tracer, fifo in traces:
+        trace(
+            [*python, b"-I", b"-S", tracer, settings[b"interval"], environment[b"HOME"], settings[b"workspace"]],
+            fifo,
+            environment,
+        )
     os.execve(python[0], [*python, b"-I", b"-S", *map(os.fsencode, (adapter, "--", *program))], environment)
 
 

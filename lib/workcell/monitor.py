@@ -245,21 +245,24 @@ class Monitor:
 
     def _prepare(self) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        for name in (scratch.AGENT_INPUT, scratch.TERMINAL_INPUT, scratch.CONTROL):
-            path = os.path.join(self.folder, name)
-            os.mkfifo(path, 0o600)
-            os.chmod(path, 0o600)
-        agent_input = os.path.join(self.folder, scratch.AGENT_INPUT)
-        if self.spec["uid"] != os.geteuid():
-            os.chown(agent_input, self.spec["uid"], self.spec["gid"])
+        self._make_fifo(scratch.AGENT_INPUT, inside=True)
         flags = os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._input_fd = os.open(os.path.join(self.folder, scratch.TERMINAL_INPUT), flags)
-        self._control_fd = os.open(os.path.join(self.folder, scratch.CONTROL), flags)
+        self._input_fd = os.open(self._make_fifo(scratch.TERMINAL_INPUT), flags)
+        self._control_fd = os.open(self._make_fifo(scratch.CONTROL), flags)
         limit = self.spec.get("transcript_limit_bytes", console.DEFAULT_LIMIT_BYTES)
         self._console = console.Writer(os.path.join(self.folder, scratch.CONSOLE), limit, self._size)
         self._wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def _make_fifo(self, name: str, inside: bool = False) -> str:
+        """Make a FIFO in the scratch folder and return its path; inside: for what runs as the agent's user."""
+        path = os.path.join(self.folder, name)
+        os.mkfifo(path, 0o600)
+        os.chmod(path, 0o600)
+        if inside and self.spec["uid"] != os.geteuid():
+            os.chown(path, self.spec["uid"], self.spec["gid"])
+        return path
 
     def _on_terminate(self, *_: object) -> None:
         self._terminated = True
@@ -289,6 +292,10 @@ class Monitor:
             return
         self._trace = trace.Collector(trace.open_log(self.spec["file_trace_log_path"]))
         self._trace.launched(self.spec["agent"], "cli", self.spec["mode"])
+        if self._engine:
+            path = self._make_fifo(scratch.TRACE, inside=True)
+            self._trace_fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            return
         self._trace_fd, self.launch.trace_fd = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._trace_fd, False)
 
@@ -310,7 +317,8 @@ class Monitor:
             for pid in _local.session_processes(self.session_id):
                 if _local.is_tracer(pid):
                     os.kill(pid, signal.SIGTERM)
-            deadline = clock.monotonic_s() + LAST_COMPARISON_S
+            # Of a FIFO we hold both ends: what is not in it now will never be.
+            deadline = clock.monotonic_s() + (0 if self._engine else LAST_COMPARISON_S)
             poller = select.poll()
             poller.register(self._trace_fd, select.POLLIN)
             while poller.poll(max(0.0, deadline - clock.monotonic_s()) * 1000) and self._read_trace():

@@ -28,6 +28,7 @@ AGENT_INPUT = "agent-input"
 TERMINAL_INPUT = "input"
 CONTROL = "control"
 CONSOLE = "console"
+TRACE = "file-trace"
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 

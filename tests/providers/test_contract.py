@@ -136,3 +136,23 @@ def test_values_of_the_environment_and_files_of_the_home_come_in_by_no_list_of_p
             if not name.endswith(".cast"):
                 with open(os.path.join(folder, name), "rb") as stream:
                     assert b"secret-value" not in stream.read(), name
+
+
+def test_a_file_trace_tells_what_the_agent_changes_until_its_very_end(provider):
+    world, log = provider.world, os.path.join(provider.world.home, "trace.log")
+    agent = 'echo 1 > one; echo h > "$HOME/h"; ln -s one "$(printf "odd\\n\\351")"; exit 4'
+    words = ("--file-trace-log", log, "--", "sh", "-c", agent)
+    if provider.target in ("colima", "docker-desktop"):
+        done = world.session("start", "--agent", "command", "--target", provider.target, *provider.options, *words)
+        assert done.exit_status == 2 and "cannot be had in a virtual machine" in done.stderr, done
+        return
+    session_id = provider.start(*words)
+    assert world.session("wait", "--id", session_id, "--timeout", "20").exit_status == 4
+    with open(log, encoding="ascii") as stream:
+        lines = [line.split("\t") for line in stream.read().splitlines()]
+    events = [line[1].removeprefix("event=") for line in lines]
+    roots = 1 if provider.target == "process" else 2
+    assert events[: 1 + roots] == ["provider-launch"] + ["watch-start"] * roots
+    assert events[-1 - roots :] == ["watch-stop"] * roots + ["provider-exit"] and lines[-1][-1] == "status=4"
+    created = {line[3].rpartition("/")[2] for line in lines if line[1] == "event=create"}
+    assert {"one", "odd\\n\\351'"} | ({"h"} if provider.confines else set()) <= created

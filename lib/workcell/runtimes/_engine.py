@@ -15,7 +15,7 @@ import signal
 import termios
 import tty
 
-from workcell import clock, layout, run, scratch
+from workcell import clock, layout, run, scratch, trace
 from workcell.errors import CannotTellError, PreconditionError, UsageError, WorkcellError
 from workcell.runtimes import Launch, State, Target, _local, _python, bubblewrap
 
@@ -32,6 +32,7 @@ OWN_FOLDER = "/state/tmp"
 OWN_ADAPTER = OWN_FOLDER + "/.workcell-adapter.py"
 OWN_SEED = OWN_FOLDER + "/.workcell-seed"
 
+TRACE = "/run/workcell/file-trace"
 SEED_FILE, ID_FILE, PID_FILE = "seed", "container-id", "container-pid"
 ERRORS_FILE, READY_FILE, EMPTY_FOLDER = "engine-errors", "adapter-ready", "empty"
 
@@ -288,6 +289,9 @@ class Engine:
             yield _bind(_local.adapter_path(), ADAPTER, True)
             yield _bind(os.path.join(launch.scratch_dir, SEED_FILE), SEED, True)
             yield _bind(os.path.join(launch.scratch_dir, scratch.AGENT_INPUT), bubblewrap.INPUT)
+            if "file_trace_log_path" in spec:
+                yield _bind(_local.tracer_path(), bubblewrap.TRACER, True)
+                yield _bind(os.path.join(launch.scratch_dir, scratch.TRACE), TRACE)
         if "adapter_python" in spec:
             yield _bind(spec["adapter_python"], _python.PLACE, True)
 
@@ -628,6 +632,9 @@ def _seed(launch: Launch, size: tuple[int, int], adapter: str | None) -> "Iterat
     settings = {"umask": f"{launch.umask:o}", "rows": str(size[0]), "columns": str(size[1]), "workspace": WORKSPACE}
     if "adapter_python" in launch.spec:
         settings["python"] = "\0".join(_python.words(_python.PLACE))
+    if "file_trace_log_path" in launch.spec:
+        settings["interval"] = str(trace.INTERVAL_S)
+        yield record(b"T", bubblewrap.TRACER, TRACE)
     for name, value in settings.items():
         yield record(b"S", name, value)
     if adapter:
