@@ -363,6 +363,12 @@ def _launch_spec_container_mutability(value: "Any", where: str) -> "str | None":
     return None
 
 
+def _launch_spec_own_filter(value: "Any", where: str) -> "str | None":
+    if not isinstance(value, bool):
+        return f"{where}: must be true or false"
+    return None
+
+
 def _launch_spec(value: "Any", where: str) -> "str | None":
     if not isinstance(value, dict):
         return f"{where}: must be an object"
@@ -1508,6 +1514,7 @@ _LAUNCH_SPEC_FIELDS: "dict[str, Check]" = {
     "engine_env": _launch_spec_engine_env,
     "adapter_python": _absolute_path,
     "container_mutability": _launch_spec_container_mutability,
+    "own_filter": _launch_spec_own_filter,
     "container_cpu": _line,
     "container_memory": _line,
     "started_at": _timestamp,

@@ -7,6 +7,7 @@ import sys
 
 import engines
 import pexpect
+import providers
 import pytest
 
 from support import BIN
@@ -85,9 +86,7 @@ class Foreign:
 @pytest.fixture(params=["docker", "colima", "docker-desktop"])
 def foreign(request, tmp_path):
     """A running session of another implementation."""
-    import conftest
-
-    for provider in conftest.serve(request.param, tmp_path, request):
+    for provider in providers.serve(request.param, tmp_path, request):
         session = Foreign(provider)
         yield session
         session.close()

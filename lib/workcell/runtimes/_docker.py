@@ -26,6 +26,11 @@ class Docker(_engine.Engine):
         """Return DOCKER_HOST=... of a context's engine, and where docker reads its own configuration: nowhere."""
         return _variables(self.TARGET.name, _host_of(context))
 
+    def takes_filter(self, spec: "dict[str, Any]") -> bool:
+        """Say whether it is docker's own engine: podman's takes the filter's text, which the client sends, for a path."""
+        done = self.ask(spec, "version", "--format", "{{range .Server.Components}}{{.Name}} {{end}}")
+        return done.exit_status == 0 and b"podman" not in done.stdout.lower()
+
     @staticmethod
     def of_host(host: str) -> list[str]:
         """Return the variables for a client of one engine."""

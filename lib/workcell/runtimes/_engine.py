@@ -17,7 +17,7 @@ import tty
 
 from workcell import clock, layout, run, scratch, trace
 from workcell.errors import CannotTellError, PreconditionError, UsageError, WorkcellError
-from workcell.runtimes import Launch, State, Target, _local, _python, bubblewrap
+from workcell.runtimes import Launch, State, Target, _local, _python, _seccomp, bubblewrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ OWN_SEED = OWN_FOLDER + "/.workcell-seed"
 TRACE = "/run/workcell/file-trace"
 SEED_FILE, ID_FILE, PID_FILE = "seed", "container-id", "container-pid"
 ERRORS_FILE, READY_FILE, EMPTY_FOLDER = "engine-errors", "adapter-ready", "empty"
+FILTER_FILE = "seccomp.json"
 
 ANSWER_S = 10.0  # an engine that takes longer is not there
 REMOVE_S = 30.0
@@ -165,6 +166,7 @@ class Engine:
             present = self.ask(spec, "image", "inspect", "--format", "{{.Id}}", image)
         except CannotTellError as error:
             raise PreconditionError(f"target {self.TARGET.name}", f"{error.what}: {error.why}", error.next_step) from None
+        spec["own_filter"] = _seccomp.known() and self.takes_filter(spec)
         if present.exit_status == 0:
             return
         if not _says_missing(present):
@@ -224,6 +226,10 @@ class Engine:
         finally:
             self.ask(spec, "rm", "--force", name, timeout_s=REMOVE_S)
 
+    def takes_filter(self, spec: "dict[str, Any]") -> bool:
+        """Say whether a system call filter of ours can be given to the engine."""
+        return True
+
     def shuts_abstract_sockets(self, network: str) -> bool:
         """Say whether a container on this network cannot reach the host's abstract sockets."""
         return network != "host" or not self.shared
@@ -244,6 +250,9 @@ class Engine:
         words += ["--pids-limit", PIDS_LIMIT, "--log-driver", "none", "--restart", "no", "--network", spec["network"]]
         if not spec["seccomp"]:
             words += ["--security-opt", "seccomp=unconfined"]
+        elif spec["own_filter"]:
+            # The same for all: an engine's default lets user namespaces, tracing and typing into terminals through.
+            words += ["--security-opt", f"seccomp={os.path.join(launch.scratch_dir, FILTER_FILE)}"]
         if spec["container_mutability"] == "readonly":
             words += ["--read-only"]
         for option, key in (("--cpus", "container_cpu"), ("--memory", "container_memory")):
@@ -303,6 +312,9 @@ class Engine:
         words, _ = self.plan(launch)
         os.close(_local.open_status(launch.scratch_dir))
         os.mkdir(os.path.join(launch.scratch_dir, EMPTY_FOLDER), 0o555)
+        if spec["seccomp"] and spec["own_filter"]:
+            with open(os.path.join(launch.scratch_dir, FILTER_FILE), "wb") as stream:
+                stream.write(_seccomp.profile())
         if self.shared:
             path = os.path.join(launch.scratch_dir, SEED_FILE)
             os.mkfifo(path, 0o600)

@@ -8,6 +8,11 @@ import errno
 import os
 import struct
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
 _X86_64 = {
     "ptrace": 101, "syslog": 103, "pivot_root": 155, "chroot": 161, "acct": 163, "settimeofday": 164, "mount": 165,
     "umount2": 166, "swapon": 167, "swapoff": 168, "reboot": 169, "init_module": 175, "delete_module": 176, "quotactl": 179,
@@ -91,3 +96,33 @@ def program() -> bytes:
     return b"".join(
         struct.pack("=HBBI", op, offset(yes, at), offset(no, at), value) for at, (op, value, yes, no) in enumerate(code)
     )
+
+
+_PROFILE_ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
+_LOW_HALF = 0xFFFFFFFF  # all that the kernel looks at of these arguments
+
+
+def profile() -> bytes:
+    """Return the same filter as an engine takes it: a seccomp profile in JSON (the linux section of the OCI runtime spec)."""
+    import json
+
+    calls = _ARCHITECTURES[os.uname().machine][1]
+
+    def rule(names: "Iterable[str]", number: int, *compared: int) -> "dict[str, Any]":
+        found: dict[str, Any] = {"names": list(names), "action": "SCMP_ACT_ERRNO", "errnoRet": number}
+        if compared:
+            index, mask, value = compared
+            found["args"] = [{"index": index, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}]
+        return found
+
+    rules = [rule([name for name in {**calls, **_COMMON} if name not in _INSPECTED], errno.EPERM), rule(_ABSENT, errno.ENOSYS)]
+    for bit in (1 << at for at in range(32) if _NEW_NAMESPACES >> at & 1):
+        rules.append(rule(["clone"], errno.EPERM, 0, bit, bit))
+    rules += [rule(["socket"], errno.EPERM, 0, _LOW_HALF, family) for family in _SOCKET_FAMILIES]
+    rules += [rule(["ioctl"], errno.EPERM, 1, _LOW_HALF, request) for request in _TERMINAL_IOCTLS]
+    value = {
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "architectures": [_PROFILE_ARCHITECTURES[os.uname().machine]],
+        "syscalls": rules,
+    }
+    return json.dumps(value).encode()
