@@ -194,3 +194,18 @@ def test_a_message_that_nobody_reads_fails_in_time_and_says_so(engine):
     done = world.session("send", "--id", session_id, "--raw", "--file", path, "--timeout", "2")
     assert done.exit_status == 1 and "taken" in done.stderr, done
     assert world.session("stop", "--id", session_id, "--force").exit_status == 0
+
+
+def test_auto_takes_podman_where_no_sandbox_can_be_had_and_the_image_is_there(podman):
+    world = podman.world
+    env = fake(world, "exit 9")
+    os.rename(os.path.join(world.folder, "fake/podman"), os.path.join(world.folder, "fake/bwrap"))
+    asked = ("start", *podman.options, "--agent", "command", "--json")
+    done = world.session(*asked, "--", "true", env=env)
+    assert done.exit_status == 0 and "bubblewrap: exit status 9; it has the image" in done.stderr, done
+    session_id = json.loads(done.stdout)["session_id"]
+    podman.ids.append(session_id)
+    world.session("wait", "--id", session_id)
+    assert world.show(session_id)["target_provider"] == "podman"
+    done = world.session(*asked, "--image", "localhost/none:1", "--", "true", env=env)
+    assert done.exit_status == 2 and "image localhost/none:1 is not there" in done.stderr, done

@@ -129,6 +129,9 @@ class Engine:
         """Return "" where the engine answers, else why it does not, in its own words."""
         if run.which(self.program) is None:
             return f"{self.program} is not on PATH"
+        if self.is_podman and os.geteuid() != 0:
+            # The first question already leaves a process of podman's behind, and it has not been tried.
+            return "podman without root is taken by name only"
         try:
             env = self.find_engine("")
             done = self.ask({"engine_env": env}, "version", "--format", "{{.Client.Version}} {{json .Server}}")
