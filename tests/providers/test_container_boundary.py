@@ -85,3 +85,27 @@ def test_no_attack_from_inside_a_container_succeeds_and_what_an_agent_needs_work
             assert detail == "ended with -31", name
             continue
         assert outcome == ("succeeded" if name in boundary_probe.WORKS else "refused"), (name, detail)
+
+
+def test_an_ordinary_user_who_may_talk_to_docker_runs_agents_as_that_user(dockerd):
+    world = worlds.make_world("user")
+    socket = os.path.join(world.folder, "d.sock")
+    os.link(dockerd.socket, socket)  # where that user can reach it
+    os.chmod(socket, 0o666)
+    world.env |= {"WORKCELL_IMAGE": engines.IMAGE, "DOCKER_HOST": f"unix://{socket}"}
+    try:
+        world.make_repo()
+        program = "echo uid=$(id -u); echo new > f; git add f; git commit -qm x; echo is up; while :; do sleep 0.1; done"
+        session_id = world.start("--network", "none", "--", "sh", "-c", program, target="docker")
+        world.wait_for_output(session_id, "is up")
+        assert f"uid={world.user[0]}" in world.console(session_id)
+        os.kill(int(world.show(session_id)["monitor_pid"]), 9)
+        assert world.session("list").stdout.splitlines()[1].split("\t")[2] == "unmonitored"
+        assert world.session("stop", "--id", session_id).exit_status == 0
+        fields = world.show(session_id)
+        assert (fields["status"], fields["exit_status"]) == ("exited", "143")
+        assert world.session("verify", "--id", session_id).exit_status == 0
+        label = f"label=workcell.session-id={session_id}"
+        assert not engines.run(["docker", "ps", "-aq", "--filter", label], {"DOCKER_HOST": f"unix://{socket}"}).strip()
+    finally:
+        worlds.close_world(world)
