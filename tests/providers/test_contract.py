@@ -5,11 +5,14 @@ import sys
 
 import engines
 import pexpect
+import providers
+import pytest
 from programs import IGNORES_TERM, PROBE, facts, give_to_agent
 
 from support import BIN
 
 
+@pytest.mark.parametrize("provider", providers.TARGETS, indirect=True)
 def test_a_session_starts_takes_a_message_and_ends_with_the_status_of_its_program(provider):
     world = provider.world
     session_id = provider.start("--", "sh", "-c", f"{PROBE}; read line; echo got $line; exit 7")
@@ -47,6 +50,7 @@ def test_the_end_by_success_and_by_a_signal_is_told_apart(provider):
         assert (fields["status"], fields["exit_status"]) == expected
 
 
+@pytest.mark.parametrize("provider", providers.TARGETS, indirect=True)
 def test_stop_asks_and_insists_and_delete_leaves_nothing(provider):
     world = provider.world
     polite = provider.start("--", "sh", "-c", "trap 'exit 3' TERM; echo is up; while :; do sleep 0.05; done")

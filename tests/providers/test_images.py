@@ -7,6 +7,7 @@ import sys
 import engines
 import images
 import pexpect
+import providers
 import pytest
 
 from support import BIN
@@ -91,9 +92,7 @@ def test_the_copy_is_made_once_by_starts_at_the_same_time_and_nothing_is_left_of
 
 
 def test_start_refuses_an_image_without_python_where_none_can_be_mounted(request, tmp_path):
-    import conftest
-
-    for provider in conftest.serve("colima", tmp_path, request):
+    for provider in providers.serve("colima", tmp_path, request):
         _, name = images.busybox()
         provider.world.env["WORKCELL_IMAGE"] = name
         words = ["--agent", "command", "--target", "colima", *provider.options, "--", "sh"]
