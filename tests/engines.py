@@ -87,6 +87,7 @@ def _podman_env():
             _pack(archive, packages)
             run(["podman", "import", "--change", f"LABEL content={digest}", archive, IMAGE], env, 120)
             os.unlink(archive)
+            run(["podman", "image", "prune", "--force"], env)
     return env
 
 
@@ -205,3 +206,4 @@ class Dockerd:
         for child in (self.child, self.below):
             child.terminate()
             child.wait(30)
+        subprocess.run(["umount", self.data], capture_output=True)  # the daemon leaves its folder mounted over itself
