@@ -160,18 +160,19 @@ class Engine:
             "container_memory": options.container_memory or "",
         }
         self._client()
-        self._need_image(spec, image, options)
-        runtime = self._python_for(spec)
+        runtime = self._python_for(spec, self._need_image(spec, image, options))
         return {**spec, "adapter_python": runtime} if runtime else spec
 
-    def _need_image(self, spec: "dict[str, Any]", image: str, options: "Any") -> None:
+    def _need_image(self, spec: "dict[str, Any]", image: str, options: "Any") -> str:
+        """Return `ID OS/ARCHITECTURE` of an image, fetched where it is missing and that is wanted; raise PreconditionError."""
+        look = ("image", "inspect", "--format", "{{.Id}} {{.Os}}/{{.Architecture}}", image)
         try:
-            present = self.ask(spec, "image", "inspect", "--format", "{{.Id}}", image)
+            present = self.ask(spec, *look)
         except CannotTellError as error:
             raise PreconditionError(f"target {self.TARGET.name}", f"{error.what}: {error.why}", error.next_step) from None
         spec["own_filter"] = _seccomp.known() and self.takes_filter(spec)
         if present.exit_status == 0:
-            return
+            return present.text()
         if not _says_missing(present):
             raise PreconditionError(f"target {self.TARGET.name}", f"cannot run here: {present.reason()}", "start its engine")
         fetch = f"{self.program} pull {image}"
@@ -184,15 +185,15 @@ class Engine:
             raise PreconditionError(f"image {image}", f"cannot be fetched: {error.why}", f"try `{fetch}`") from None
         if done.exit_status != 0:
             raise PreconditionError(f"image {image}", f"cannot be fetched: {done.reason()}", f"try `{fetch}`")
+        return self.ask(spec, *look).text()
 
-    def _python_for(self, spec: "dict[str, Any]") -> str:
+    def _python_for(self, spec: "dict[str, Any]", looked: str) -> str:
         """Return the folder of a Python to be mounted for the adapter, "" where the image has one; PreconditionError.
 
-        What an image holds is found out once, by running its python3, and kept by the image's id.
+        looked: the image's `ID OS/ARCHITECTURE`. What it holds is found out once, by running its python3, and kept by the id.
         """
         image = spec["image_ref"]
-        found = self.ask(spec, "image", "inspect", "--format", "{{.Id}} {{.Os}}/{{.Architecture}}", image).text()
-        identity, _, platform = found.removeprefix("sha256:").partition(" ")
+        identity, _, platform = looked.removeprefix("sha256:").partition(" ")
         note = os.path.join(layout.cache_dir(), "images", identity)
         answer = _read_small(note) if _IMAGE_ID.fullmatch(identity) else ""
         if answer not in _python.ANSWERS:
