@@ -17,7 +17,7 @@ COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 MAN = $(DESTDIR)$(PREFIX)/share/man
 SECTIONS = 1 5 7
 
-.PHONY: all help demo test test-agents soak bench check lint validators man dist install uninstall clean
+.PHONY: all help demo image test test-agents soak bench check lint validators man dist install uninstall clean
 
 all: help
 
@@ -31,6 +31,7 @@ help:
 	@echo 'make validators generate lib/workcell/validators.py from schema/'
 	@echo 'make man        generate docs/man1/ from the headers of bin/'
 	@echo 'make dist       build a wheel'
+	@echo 'make image      build the container image workcell:local with podman, from files of this machine: workcell-image(7)'
 	@echo 'make install    install under PREFIX ($(PREFIX)) for the interpreter PYTHON ($(PYTHON)); DESTDIR for packagers'
 	@echo 'make uninstall  remove what install put there'
 	@echo 'make clean      remove what was made here'
@@ -53,6 +54,9 @@ test: $(VENV)/.test
 test-agents: $(VENV)/.test
 	tools/need vim less htop
 	$(VENV_PYTHON) tests/agents/run.py -n $(JOBS) $(if $(ONLY),-k '$(ONLY)')
+
+image: $(VENV)/.run
+	@$(VENV_PYTHON) tools/make_image.py
 
 bench: $(VENV)/.test
 	$(VENV_PYTHON) tests/bench/bench.py

@@ -34,13 +34,13 @@ def busybox():
 
 def import_image(env, name, files, links, changes=()):
     """Make an image of files (path: content) and links (path: target) unless it is there; return its name."""
-    digest = hashlib.sha256(repr((sorted(files.items()), sorted(links.items()), changes)).encode()).hexdigest()
+    digest = hashlib.sha256(repr((2, sorted(files.items()), sorted(links.items()), changes)).encode()).hexdigest()
     with open(os.path.join(engines.CACHE, "lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if label(env, name) != digest:
             packed = io.BytesIO()
             with tarfile.open(fileobj=packed, mode="w") as archive:
-                for path in ("bin", "dev", "etc", "proc", "run", "sys", "tmp", "var"):
+                for path in ("bin", "dev", "etc", "proc", "run", "state", "sys", "tmp", "var"):
                     info = tarfile.TarInfo(path)
                     info.type, info.mode = tarfile.DIRTYPE, 0o755
                     archive.addfile(info)

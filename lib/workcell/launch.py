@@ -34,7 +34,7 @@ def choose_target(options: "Any", profile: str) -> "tuple[Any, str, dict[str, An
         runtime = runtimes.by_name(name)
         why_not = "" if runtimes.is_engine(runtime) else runtime.probe()  # an engine is asked for its image anyway
         if why_not:
-            raise PreconditionError(f"target {name}", f"cannot run here: {why_not}", _INSTEAD)
+            raise PreconditionError(f"target {name}", f"cannot run here: {why_not}", _instead())
         return runtime, "", *container_options(runtime, options, profile)
     reasons: list[str] = []
     for candidate in runtimes.AUTO:
@@ -48,13 +48,22 @@ def choose_target(options: "Any", profile: str) -> "tuple[Any, str, dict[str, An
             except PreconditionError as error:
                 why_not = f"{error.what} {error.why}; {error.next_step}"
         reasons.append(f"{candidate}: {why_not}")
-    raise PreconditionError("target auto", f"no sandbox can be had here: {'; '.join(reasons)}", _INSTEAD)
+    raise PreconditionError("target auto", f"no sandbox can be had here: {'; '.join(reasons)}", _instead())
 
 
-_INSTEAD = (
-    "--target process runs the agent without any confinement, as you: only for a place that is the boundary already, "
-    "such as a CI job or a development container"
-)
+def _instead() -> str:
+    """Return the next step where no sandbox can be had: in a container its own engine can allow one."""
+    unconfined = (
+        "--target process runs the agent without any confinement, as you: only for a place that is the boundary already, "
+        "such as a CI job or a development container"
+    )
+    # podman and systemd-nspawn set the one, docker makes the other.
+    if not (os.environ.get("container") or os.path.exists("/.dockerenv")):  # noqa: SIM112
+        return unconfined
+    return (
+        "this is a container: start it with --privileged, or as an ordinary user with --security-opt seccomp=unconfined "
+        f"--security-opt unmask=ALL (for docker systempaths=unconfined); {unconfined}"
+    )
 
 
 _OF_CONTAINERS = ("image", "pull", "container_mutability", "container_cpu", "container_memory", "docker_context")

