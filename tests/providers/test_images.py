@@ -52,9 +52,12 @@ def test_a_session_in_an_image_without_python_starts_is_typed_into_joined_and_st
         for name in names:
             assert os.stat(os.path.join(folder, name)).st_mode & 0o044 == 0o044
     before = os.stat(top).st_ino
-    for program, expected in (("exit 0", 0), ("kill -9 $$", 137)):
-        session_id = bare.start("--", "sh", "-c", program)
+    traced = os.path.join(world.folder, "trace")
+    for words, program, expected in ((["--file-trace-log", traced], "echo x > made", 0), ([], "kill -9 $$", 137)):
+        session_id = bare.start(*words, "--", "sh", "-c", program)
         assert world.session("wait", "--id", session_id, "--timeout", "20").exit_status == expected
+    with open(traced) as stream:
+        assert "/workspace/made" in stream.read()
     assert os.listdir(cache).count(kept[0]) == 1 and os.stat(top).st_ino == before
 
 

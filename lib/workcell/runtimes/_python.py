@@ -45,7 +45,8 @@ with open("/proc/self/maps") as stream:
 json.dump({"version": list(sys.version_info[:2]), "program": os.path.realpath(sys.executable), "modules": modules,
     "mapped": mapped, "tag": sys.implementation.cache_tag}, sys.stdout)
 """
-_MORE = "encodings.utf_8 encodings.ascii encodings.latin_1 encodings.aliases os site"
+# Beside what those files import: what the interpreter looks for by itself, and the encodings that they name.
+_MORE = "encodings.utf_8 encodings.ascii encodings.latin_1 encodings.utf_16_be encodings.aliases os site"
 _TRY = "import sys, %s; print('works', sys.version_info[0])"
 
 
@@ -113,7 +114,7 @@ def _key(source: str) -> str:
     import hashlib
 
     found = os.stat(source)
-    parts = [FORMAT, source, str(found.st_size), str(found.st_mtime_ns), str(found.st_ino)]
+    parts = [FORMAT, _MORE, source, str(found.st_size), str(found.st_mtime_ns), str(found.st_ino)]
     return hashlib.sha256(b"\0".join([os.fsencode("\0".join(parts)), *_sources()])).hexdigest()[:16]
 
 
