@@ -8,7 +8,7 @@ import os
 import stat
 
 from workcell import agents, clock, events, ids, layout, liveness, record, runtimes, scratch, workspace
-from workcell.errors import PreconditionError, UsageError
+from workcell.errors import PreconditionError, UsageError, WorkcellError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,17 @@ _ENV_NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234
 _RESERVED = frozenset(("HOME", "TMPDIR", "WORKSPACE", "BASH_ENV", "ENV", "IFS"))
 _RESERVED_PREFIXES = ("WORKCELL_", "LD_", "GIT_CONFIG_")
 _LOCALE = ("LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_COLLATE", "LC_TIME", "LC_NUMERIC", "TZ", "COLORTERM")
+
+
+def look_ahead(options: "Any", profile: str) -> None:
+    """Begin asking what `choose_target` will want to know, so that it runs beside the checks before that."""
+    if options.target in ("auto", "bubblewrap"):
+        runtimes.by_name("bubblewrap").look_ahead()
+    elif options.target in runtimes.names() and runtimes.is_engine(runtimes.by_name(options.target)):
+        try:
+            runtimes.by_name(options.target).look_ahead(options, profile)
+        except WorkcellError:
+            pass  # choose_target will say it
 
 
 def choose_target(options: "Any", profile: str) -> "tuple[Any, str, dict[str, Any], str]":

@@ -626,6 +626,8 @@ class Monitor:
             self._reason = self._reason or "launch-failed"
             status = "aborted"
             self._say("failed " + self._last_words())
+        else:
+            self._say("ended")  # a start that still listens then waits for what follows
         try:
             scratch.write_exit(self.folder, exit_status, clock.utc_now())
         except OSError as error:
@@ -634,19 +636,17 @@ class Monitor:
             self._console.close()
         if not self._ready:
             self._discard_clone()
-        if self._write_down(exit_status, status):
-            self._say("ended")
+        self._write_down(exit_status, status)
 
-    def _write_down(self, exit_status: int, status: str) -> bool:
+    def _write_down(self, exit_status: int, status: str) -> None:
         """Write the end, trying again while the log or the disk does not let us; what stays undone, reconcile does."""
         for pause_s in (0.1, 1, 5, 20, 0):
             try:
                 finish.write_down(self.record_path, self.folder, self.spec, exit_status, status=status, reason=self._reason)
-                return True
+                return
             except (WorkcellError, OSError) as error:
                 _log(f"the end could not be written: {error}")
                 time.sleep(pause_s)
-        return False
 
     def _end_orphans(self) -> None:
         """End what was left to us as the subreaper, which only sandboxes without a pid namespace can do."""

@@ -53,6 +53,77 @@ def which(name: str, path: str | None = None) -> str | None:
     return None
 
 
+class _Running:
+    """A program that was started, and the pipes that its output comes through."""
+
+    def __init__(
+        self, argv: list[str], env: "Mapping[str, str]", in_fd: int, pass_fds: "Sequence[int]" = (), out_fd: int = -1
+    ) -> None:
+        """Start a program; in_fd is closed. Raises PreconditionError where there is none, WorkcellError where it cannot run."""
+        self._name, self._out_fd, self._pid = argv[0], out_fd, 0
+        program = which(argv[0])
+        if program is None:
+            os.close(in_fd)
+            raise PreconditionError(argv[0], "not found on PATH", f"install {os.path.basename(argv[0])}")
+        self._out, out_write = os.pipe()
+        self._err, err_write = os.pipe()
+        actions = [
+            (os.POSIX_SPAWN_DUP2, in_fd, 0),
+            (os.POSIX_SPAWN_DUP2, out_write, 1),
+            (os.POSIX_SPAWN_DUP2, err_write, 2),
+            *((os.POSIX_SPAWN_DUP2, fd, fd) for fd in pass_fds),  # dup2 onto itself clears close-on-exec here
+        ]
+        try:
+            self._pid = os.posix_spawn(
+                program, argv, dict(env), file_actions=actions, setsigmask=[], setsigdef=[signal.SIGPIPE]
+            )
+        except OSError as error:
+            self.close()
+            raise WorkcellError(argv[0], error.strerror or str(error), "see that it can be run") from None
+        finally:
+            for fd in (in_fd, out_write, err_write):
+                os.close(fd)
+
+    def finish(self, timeout_s: float, limit_bytes: int) -> Finished:
+        """Return what it left; past a limit it is killed and WorkcellError raised."""
+        try:
+            chunks = _read_all(self._name, self._out, self._err, timeout_s, limit_bytes, self._out_fd)
+            _, wait_status = os.waitpid(self._pid, 0)
+            self._pid = 0
+            return Finished(exit_status_of(wait_status), chunks[self._out], chunks[self._err])
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close its pipes, and kill it where it has not ended."""
+        os.close(self._out)
+        os.close(self._err)
+        if self._pid:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+
+
+_ahead: "dict[tuple[object, ...], _Running]" = {}
+
+
+def ahead(argv: list[str], env: "Mapping[str, str]") -> None:
+    """Start a short program whose answer `capture` will be asked for soon, so that it runs beside what comes before."""
+    try:
+        _ahead[_key(argv, env)] = _Running(argv, env, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except WorkcellError:
+        pass  # capture will meet the same and say so
+
+
+def forget_ahead() -> None:
+    """End what was started ahead and never asked for."""
+    while _ahead:
+        _ahead.popitem()[1].close()
+
+
+def _key(argv: list[str], env: "Mapping[str, str]") -> "tuple[object, ...]":
+    return (*argv, *sorted(env.items()))
+
+
 def capture(
     argv: list[str],
     env: "Mapping[str, str]",
@@ -68,41 +139,14 @@ def capture(
     Past the time or output limit it is killed and WorkcellError raised, so that nothing of it is taken for an answer. With an
     out_fd its standard output goes there as it comes, and what is returned has none.
     """
-    program = which(argv[0])
-    if program is None:
-        raise PreconditionError(argv[0], "not found on PATH", f"install {os.path.basename(argv[0])}")
-    if in_fd >= 0:
-        in_fd = os.dup(in_fd)
-    else:
-        in_fd = memory_file(stdin) if stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    out_read, out_write = os.pipe()
-    err_read, err_write = os.pipe()
-    actions = [
-        (os.POSIX_SPAWN_DUP2, in_fd, 0),
-        (os.POSIX_SPAWN_DUP2, out_write, 1),
-        (os.POSIX_SPAWN_DUP2, err_write, 2),
-        *((os.POSIX_SPAWN_DUP2, fd, fd) for fd in pass_fds),  # dup2 of a descriptor onto itself clears close-on-exec here
-    ]
-    pid = 0
-    try:
-        try:
-            pid = os.posix_spawn(program, argv, dict(env), file_actions=actions, setsigmask=[], setsigdef=[signal.SIGPIPE])
-        except OSError as error:
-            raise WorkcellError(argv[0], error.strerror or str(error), "see that it can be run") from None
-        finally:
-            os.close(in_fd)
-            os.close(out_write)
-            os.close(err_write)
-        chunks = _read_all(argv[0], out_read, err_read, timeout_s, limit_bytes, out_fd)
-        _, wait_status = os.waitpid(pid, 0)
-        pid = 0
-        return Finished(exit_status_of(wait_status), chunks[out_read], chunks[err_read])
-    finally:
-        os.close(out_read)
-        os.close(err_read)
-        if pid:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+    running = _ahead.pop(_key(argv, env), None) if _ahead else None
+    if running is None:
+        if in_fd >= 0:
+            in_fd = os.dup(in_fd)
+        else:
+            in_fd = memory_file(stdin) if stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        running = _Running(argv, env, in_fd, pass_fds, out_fd)
+    return running.finish(timeout_s, limit_bytes)
 
 
 def memory_file(content: bytes) -> int:

