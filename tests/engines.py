@@ -4,6 +4,7 @@ The image is made of this machine's own packages, so that nothing has to be fetc
 is not installed skips a test with the reason, except where WORKCELL_CI is set: there it fails.
 """
 
+import ctypes
 import fcntl
 import functools
 import hashlib
@@ -11,6 +12,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tarfile
 import tempfile
@@ -132,6 +134,10 @@ def _pack(path, packages):
             archive.add(name, arcname=name[1:], recursive=False)
 
 
+def _end_with_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+
+
 class Service:
     """podman's API on a socket of its own: what a docker client takes for an engine."""
 
@@ -174,9 +180,17 @@ class Dockerd:
         self.words += ["--pidfile", os.path.join(folder, "pid"), "--exec-root", os.path.join(folder, "exec")]
         self.words += ["--iptables=false", "--bridge=none"]
         self.log = os.path.join(folder, "dockerd.log")
-        self.below = self._spawn(words)
-        wait_until(lambda: os.path.exists(below), 30, "containerd")
-        self.start()
+        self.children = []
+        try:
+            self.children.append(self._spawn(words))
+            wait_until(lambda: os.path.exists(below), 30, "containerd")
+            self.start()
+            self._load(folder, env)
+        except BaseException:
+            self.close()
+            raise
+
+    def _load(self, folder, env):
         client = ["docker", "-H", f"unix://{self.socket}"]
         digest = _content()[0]
         shown = subprocess.run(
@@ -193,17 +207,25 @@ class Dockerd:
     def start(self):
         """Start the daemon and wait until it answers."""
         self.child = self._spawn(self.words)
+        self.children = [*self.children[:1], self.child]
         words = ["docker", "-H", f"unix://{self.socket}", "version"]
         wait_until(lambda: subprocess.run(words, capture_output=True).returncode == 0, 30, "dockerd")
 
     def _spawn(self, words):
         with open(self.log, "a") as log:
             streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
-            return subprocess.Popen(words, **streams, start_new_session=True, env={"PATH": os.environ["PATH"]})
+            # Not even a killed test run leaves them behind: the next one could not use their data.
+            return subprocess.Popen(
+                words, **streams, start_new_session=True, env={"PATH": os.environ["PATH"]}, preexec_fn=_end_with_parent
+            )
 
     def close(self):
         """End the daemon, and its containers with it."""
-        for child in (self.child, self.below):
+        for child in reversed(self.children):
             child.terminate()
-            child.wait(30)
+            try:
+                child.wait(30)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
         subprocess.run(["umount", self.data], capture_output=True)  # the daemon leaves its folder mounted over itself

@@ -360,9 +360,11 @@ def test_only_the_terminal_that_types_answers_what_the_program_asks(world, attac
     world.session("stop", "--id", session_id, "--force")
 
 
-def test_a_client_that_hangs_holds_up_neither_the_next_nor_its_size(shell, attach):  # A10
+def test_a_client_that_hangs_holds_up_neither_the_next_nor_its_size(world, shell, attach):  # A10
     first = attach(shell, size=(30, 90))
     first.expect(PROMPT)
+    # Not while it writes its event: a lock that a stopped process holds is held.
+    wait_until(lambda: "event=attach " in world.session("timeline", "--id", shell).stdout, what="attach event")
     first.kill(signal.SIGSTOP)
     second = attach(shell, size=(25, 70))
     second.expect(PROMPT)
