@@ -296,13 +296,14 @@ class Bench:
 
         def start():
             os.chdir(world.repo)
-            words = world.words("workcell-session-start", "--agent", "command", "--target", "bubblewrap", "--", "true")
-            return run([shutil.which(words[0], path=world.env["PATH"]), *words[1:]], world.env)
+            words = world.words("workcell-session-start", "--agent", "command", "--target", "bubblewrap", "--", "sleep", "600")
+            # As installed: isolated from the caller's environment.
+            return run([shutil.which(words[0], path=world.env["PATH"]), "-I", *words[1:]], world.env)
 
         ours, base = self.least(start, clone)
         os.chdir(self.folder)
         for session_id in world.session("list", "--ids").stdout.split():
-            world.session("wait", "--id", session_id)
+            world.session("stop", "--id", session_id, "--force")
         world.close()
         extra_ms = (ours.wall_s - base.wall_s) * 1e3
         self.row(
