@@ -492,9 +492,9 @@ class Compiler:
         return [
             f"    if type(value) is dict and {names}.issuperset(value):",
             "        try:",
-            "            rest = value.copy()",
+            "            values = [*value.values()]",
             *takes,
-            '            texts = "".join(rest.values())',
+            '            texts = "".join(values)',
             "            if (",
             *conjunction([[r'"\n" not in texts'], [r'"\r" not in texts'], *tests], 16),
             "            ):",
@@ -517,11 +517,13 @@ class Compiler:
             if not isinstance(inner, dict):
                 raise NoFastLayer
             if isinstance(inner.get("const"), str) or "enum" in inner or inner.get("type") == "string":
-                more = self.text_tests(node.child("", part), f"rest[{quoted(field)}]")
-                tests += more or ([[f"{quoted(field)} in rest"]] if must else [])
+                more = self.text_tests(node.child("", part), f"value[{quoted(field)}]")
+                tests += more or ([[f"{quoted(field)} in value"]] if must else [])
             else:
-                takes.append(f"            other_{len(takes)} = rest.pop({quoted(field)})")
-                more = self.other_tests(inner, f"other_{len(takes) - 1}")
+                name = f"other_{len(takes) // 2}"
+                # Taken out by its value: if another is equal to it, one of the two is left, and join refuses it.
+                takes += [f"            {name} = value[{quoted(field)}]", f"            values.remove({name})"]
+                more = self.other_tests(inner, name)
                 tests += more
             if more and not must:
                 raise NoFastLayer
@@ -541,10 +543,10 @@ class Compiler:
             if rule["if"]["required"] != list(fields) or len(fields) != 1:
                 raise NoFastLayer
             [(field, part)] = fields.items()
-            fails = [f"{quoted(field)} not in rest"]
+            fails = [f"{quoted(field)} not in value"]
             if list(part) == ["enum"] and field in must:
                 words = list(map(quoted, part["enum"]))
-                fails = bracketed(f"rest[{quoted(field)}] not in {{", words, "}", 0, WIDTH - 32)
+                fails = bracketed(f"value[{quoted(field)}] not in {{", words, "}", 0, WIDTH - 32)
             holds = conjunction(self.then_tests(node, rule["then"], [*must, field]), 8)
             tests.append(["(", *("    " + line for line in fails), "    or (", *holds, "    )", ")"])
         return tests
@@ -555,13 +557,13 @@ class Compiler:
         needed, tests = then.get("required", []), []
         properties = then.get("properties", {})
         for field, part in properties.items():
-            more = self.text_tests(node.child("", part), f"rest[{quoted(field)}]")
-            if more == [[f"not rest[{quoted(field)}]"]]:
-                more = [[f"not rest.get({quoted(field)})"]]
+            more = self.text_tests(node.child("", part), f"value[{quoted(field)}]")
+            if more == [[f"not value[{quoted(field)}]"]]:
+                more = [[f"not value.get({quoted(field)})"]]
             elif field not in must and field not in needed:
                 raise NoFastLayer
             tests += more
-        return tests + [[f"{quoted(field)} in rest"] for field in needed if field not in properties]
+        return tests + [[f"{quoted(field)} in value"] for field in needed if field not in properties]
 
     def text_tests(self, node: "Node", value: str) -> "list[list[str]]":
         """Conditions on a str without line breaks."""

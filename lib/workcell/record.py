@@ -597,7 +597,7 @@ def origin_key(fields: "dict[str, Any]") -> str:
 def _first(fields: "dict[str, Any]", *names: str) -> str:
     for name in names:
         value: str = fields[name]
-        if value.strip(BLANKS):
+        if value.strip() or value.strip(BLANKS):  # the first is quicker, and knows more blanks
             return value
     return ""
 

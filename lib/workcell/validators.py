@@ -1911,51 +1911,52 @@ def session_record(value: "Any") -> "str | None":
     """Check the durable record of a session: None if the value fits, else 'FIELD: why'."""
     if type(value) is dict and _SESSION_RECORD_NAMES.issuperset(value):
         try:
-            rest = value.copy()
-            other_0 = rest.pop("version")
-            texts = "".join(rest.values())
+            values = [*value.values()]
+            other_0 = value["version"]
+            values.remove(other_0)
+            texts = "".join(values)
             if (
                 "\n" not in texts
                 and "\r" not in texts
                 and type(other_0) is int
                 and other_0 == 1
-                and rest["session_id"].strip()
-                and rest["profile"].strip()
-                and rest["target_kind"].strip()
-                and rest["target_provider"].strip()
-                and rest["target_id"].strip()
-                and rest["target_assurance_class"].strip()
-                and rest["runtime_api"].strip()
-                and rest["workspace_transport"].strip()
-                and rest["agent"].strip()
-                and rest["mode"].strip()
-                and rest["status"] in {"starting", "running", "stopping", "exited", "failed", "aborted"}
-                and rest["workspace"].strip()
-                and rest["started_at"].strip()
+                and value["session_id"].strip()
+                and value["profile"].strip()
+                and value["target_kind"].strip()
+                and value["target_provider"].strip()
+                and value["target_id"].strip()
+                and value["target_assurance_class"].strip()
+                and value["runtime_api"].strip()
+                and value["workspace_transport"].strip()
+                and value["agent"].strip()
+                and value["mode"].strip()
+                and value["status"] in {"starting", "running", "stopping", "exited", "failed", "aborted"}
+                and value["workspace"].strip()
+                and value["started_at"].strip()
                 and (
-                    "monitor_pid" not in rest
+                    "monitor_pid" not in value
                     or (
-                        rest["monitor_pid"].isdecimal()
-                        and rest["monitor_pid"].isascii()
-                        and rest["monitor_pid"][0] != "0"
-                        and len(rest["monitor_pid"]) < 19
-                        and rest["session_audit_dir"].strip()
+                        value["monitor_pid"].isdecimal()
+                        and value["monitor_pid"].isascii()
+                        and value["monitor_pid"][0] != "0"
+                        and len(value["monitor_pid"]) < 19
+                        and value["session_audit_dir"].strip()
                     )
                 )
                 and (
-                    rest["status"] not in {"starting", "running", "stopping"}
+                    value["status"] not in {"starting", "running", "stopping"}
                     or (
-                        not rest.get("finished_at")
-                        and not rest.get("exit_status")
-                        and not rest.get("final_assurance")
+                        not value.get("finished_at")
+                        and not value.get("exit_status")
+                        and not value.get("final_assurance")
                     )
                 )
                 and (
-                    rest["status"] not in {"exited", "failed", "aborted"}
+                    value["status"] not in {"exited", "failed", "aborted"}
                     or (
-                        rest["finished_at"].strip()
-                        and rest["exit_status"].strip()
-                        and rest["final_assurance"].strip()
+                        value["finished_at"].strip()
+                        and value["exit_status"].strip()
+                        and value["final_assurance"].strip()
                     )
                 )
             ):
@@ -1974,33 +1975,34 @@ def session_send(value: "Any") -> "str | None":
     """Check what workcell-session-send --json prints: None if the value fits, else 'FIELD: why'."""
     if type(value) is dict and _SESSION_SEND_NAMES.issuperset(value):
         try:
-            rest = value.copy()
-            other_0 = rest.pop("sent_bytes")
-            texts = "".join(rest.values())
+            values = [*value.values()]
+            other_0 = value["sent_bytes"]
+            values.remove(other_0)
+            texts = "".join(values)
             if (
                 "\n" not in texts
                 and "\r" not in texts
-                and rest["session_id"].strip()
+                and value["session_id"].strip()
                 and type(other_0) is int
                 and other_0 >= 0
-                and rest["status"] in {"starting", "running", "stopping", "exited", "failed", "aborted"}
-                and rest["live_status"].strip()
-                and rest["control_mode"] == "detached"
-                and rest["target_kind"].strip()
-                and rest["target_provider"].strip()
-                and rest["target_id"].strip()
-                and rest["target_summary"].strip()
-                and rest["target_assurance_class"].strip()
-                and rest["runtime_api"].strip()
-                and rest["workspace_transport"].strip()
-                and rest["workspace"].strip()
-                and rest["display_workspace"].strip()
-                and "workspace_origin" in rest
-                and rest["display_worktree"].strip()
-                and "worktree_path" in rest
-                and rest["display_git_branch"].strip()
-                and "git_branch" in rest
-                and "assurance" in rest
+                and value["status"] in {"starting", "running", "stopping", "exited", "failed", "aborted"}
+                and value["live_status"].strip()
+                and value["control_mode"] == "detached"
+                and value["target_kind"].strip()
+                and value["target_provider"].strip()
+                and value["target_id"].strip()
+                and value["target_summary"].strip()
+                and value["target_assurance_class"].strip()
+                and value["runtime_api"].strip()
+                and value["workspace_transport"].strip()
+                and value["workspace"].strip()
+                and value["display_workspace"].strip()
+                and "workspace_origin" in value
+                and value["display_worktree"].strip()
+                and "worktree_path" in value
+                and value["display_git_branch"].strip()
+                and "git_branch" in value
+                and "assurance" in value
             ):
                 return None
         except (KeyError, TypeError):
@@ -2017,32 +2019,33 @@ def session_stop(value: "Any") -> "str | None":
     """Check what workcell-session-stop --json prints: None if the value fits, else 'FIELD: why'."""
     if type(value) is dict and _SESSION_STOP_NAMES.issuperset(value):
         try:
-            rest = value.copy()
-            other_0 = rest.pop("stop_requested")
-            texts = "".join(rest.values())
+            values = [*value.values()]
+            other_0 = value["stop_requested"]
+            values.remove(other_0)
+            texts = "".join(values)
             if (
                 "\n" not in texts
                 and "\r" not in texts
-                and rest["session_id"].strip()
+                and value["session_id"].strip()
                 and other_0 is True
-                and rest["status"] in {"starting", "running", "stopping", "exited", "failed", "aborted"}
-                and rest["live_status"].strip()
-                and rest["control_mode"] == "detached"
-                and rest["target_kind"].strip()
-                and rest["target_provider"].strip()
-                and rest["target_id"].strip()
-                and rest["target_summary"].strip()
-                and rest["target_assurance_class"].strip()
-                and rest["runtime_api"].strip()
-                and rest["workspace_transport"].strip()
-                and rest["workspace"].strip()
-                and rest["display_workspace"].strip()
-                and "workspace_origin" in rest
-                and rest["display_worktree"].strip()
-                and "worktree_path" in rest
-                and rest["display_git_branch"].strip()
-                and "git_branch" in rest
-                and "assurance" in rest
+                and value["status"] in {"starting", "running", "stopping", "exited", "failed", "aborted"}
+                and value["live_status"].strip()
+                and value["control_mode"] == "detached"
+                and value["target_kind"].strip()
+                and value["target_provider"].strip()
+                and value["target_id"].strip()
+                and value["target_summary"].strip()
+                and value["target_assurance_class"].strip()
+                and value["runtime_api"].strip()
+                and value["workspace_transport"].strip()
+                and value["workspace"].strip()
+                and value["display_workspace"].strip()
+                and "workspace_origin" in value
+                and value["display_worktree"].strip()
+                and "worktree_path" in value
+                and value["display_git_branch"].strip()
+                and "git_branch" in value
+                and "assurance" in value
             ):
                 return None
         except (KeyError, TypeError):
@@ -2054,23 +2057,23 @@ def session_verify(value: "Any") -> "str | None":
     """Check what workcell-session-verify --json prints: None if the value fits, else 'FIELD: why'."""
     if type(value) is dict and _SESSION_VERIFY_NAMES.issuperset(value):
         try:
-            rest = value.copy()
-            texts = "".join(rest.values())
+            values = [*value.values()]
+            texts = "".join(values)
             if (
                 "\n" not in texts
                 and "\r" not in texts
-                and rest["session_id"].strip()
-                and rest["verdict"] in {
+                and value["session_id"].strip()
+                and value["verdict"] in {
                     "verified", "unsealed", "torn", "broken-chain", "cut", "wrong-key", "bad-seal",
                     "path-mismatch", "unreadable", "unsupported",
                 }
                 and (
-                    rest["verdict"] not in {"verified"}
+                    value["verdict"] not in {"verified"}
                     or (
-                        len(rest["key_id"]) == 32
-                        and not rest["key_id"].strip("0123456789abcdef")
-                        and len(rest["head_digest"]) == 64
-                        and not rest["head_digest"].strip("0123456789abcdef")
+                        len(value["key_id"]) == 32
+                        and not value["key_id"].strip("0123456789abcdef")
+                        and len(value["head_digest"]) == 64
+                        and not value["head_digest"].strip("0123456789abcdef")
                     )
                 )
             ):
