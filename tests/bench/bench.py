@@ -357,8 +357,7 @@ class Bench:
                 *polite,
             ]
             words = world.words(*words)
-            words[0] = shutil.which(words[0], path=world.env["PATH"])
-            cost = run(words, world.env)
+            cost = run([shutil.which(words[0], path=world.env["PATH"]), "-I", *words[1:]], world.env)
             session_id = world.session("list", "--status", "running", "--ids").stdout.split()[0]
             world.wait_for_output(session_id, "is up")
             began = time.perf_counter()
@@ -367,8 +366,21 @@ class Bench:
             return Cost(0, cost.wall_s)
 
         direct, isolated, run_d, clone_run_d = self.least(lambda: start("--session-workspace", "direct"), start, bare, cloned)
+        client = ["podman", "run", "--rm", "-it", "--pull=never", "--network=none", engines.IMAGE, *terminals.ECHO]
+        echoes = []
+        for make in (
+            lambda: terminals.Way(client, world.folder, world.env),
+            lambda: terminals.Session(terminals.ECHO, world, "podman"),
+        ):
+            way = make()
+            way.wait_for(b"ready")
+            way.settle()
+            echoes.append(terminals.echo_ms(way, 500))
+            way.close()
         os.chdir(self.folder)
         world.close()
+        (_, bare_ms), (_, ours_ms) = echoes
+        self.row("echo on podman, p99, ms more", f"{ours_ms:.2f} ms", f"{bare_ms:.2f} ms podman's client", ours_ms - bare_ms, 5)
         for what, ours, base, of in (
             ("start on podman, direct, ready", direct, run_d, "podman run -d"),
             ("start on podman, isolated, ready", isolated, clone_run_d, "git clone, run -d"),

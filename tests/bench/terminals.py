@@ -96,8 +96,8 @@ class Session(Way):
 
     name = "ours"
 
-    def __init__(self, words, world):
-        self.world, self.id = world, world.start("--", *words)
+    def __init__(self, words, world, target="bubblewrap"):
+        self.world, self.id = world, world.start("--network", "none", "--", *words, target=target)
         super().__init__(world.words("workcell-session-attach", "--id", self.id), world.folder, world.env)
 
     def close(self):
