@@ -119,10 +119,14 @@ def _collect(problems: "list[WorkcellError]", choose: "Choose", make: "Callable[
     """
 
     def read(listed: "Sequence[record.Listed]", problems: "list[WorkcellError]") -> "list[Any]":
-        return [
-            (fields["started_at"], fields["session_id"], make(fields, path))
-            for fields, path in record.walk(listed, problems, choose)
-        ]
+        found = []
+        for fields, path in record.walk(listed, problems, choose, whole=False):
+            try:
+                made = make(fields, path)
+            except KeyError:
+                made = make(record.filled_in(fields), path)
+            found.append((fields["started_at"], fields["session_id"], made))
+        return found
 
     listed = record.listed(problems)
     one_root = len({number for number, _, _ in listed}) == 1  # of two, each record of the second depends on the first
@@ -201,8 +205,17 @@ def rows(
         now_s = time.time()
         readers[columns.index("started_at")] = lambda fields: clock.for_people(fields["started_at"], now_s)
 
+    # Most columns are fields: those are taken in one go, and the others put in their places.
+    stored = itemgetter(*[name if name not in COMPUTED else "session_id" for name in columns])
+    others = [
+        (at, read) for at, read in enumerate(readers) if columns[at] in COMPUTED or (human and columns[at] == "started_at")
+    ]
+
     def line(fields: "dict[str, Any]", path: str) -> str:
-        return "\t".join([read(fields) for read in readers])
+        values = [*stored(fields)]
+        for at, read in others:
+            values[at] = read(fields)
+        return "\t".join(values)
 
     def visible(fields: "dict[str, Any]", path: str) -> str:
         texts = [output.printable(read(fields)).replace("\t", "\\x09").replace("\n", "\\x0a") for read in readers]

@@ -72,10 +72,10 @@ def decode(data: bytes, path: str = "record") -> "dict[str, Any]":
     return {**_EMPTY, **fields}
 
 
-def _quick(data: bytes) -> "dict[str, Any] | None":
+def _quick(data: bytes, whole: bool = True) -> "dict[str, Any] | None":
     """Return the fields of a good record without escapes, None for anything else: a listing calls this for each session.
 
-    It is what json.loads does, without the three layers in front of its scanner.
+    It is what json.loads does, without the three layers in front of its scanner. Not whole: only the fields that are there.
     """
     try:
         text = data.decode()
@@ -87,12 +87,19 @@ def _quick(data: bytes) -> "dict[str, Any] | None":
     # Each member has two quotes for its name and two for its value, but for the version: so nothing was written twice.
     if data.count(b'"') != 4 * len(fields) - 2:
         return None
-    whole = _EMPTY | fields
+    if not whole:
+        return fields if validators.session_record(fields) is None and type(fields["version"]) is int else None
+    filled = filled_in(fields)
     # Names that are one object with those that are looked for are found twice as fast; but the quick rule for a pid has no
     # word for an empty one.
-    if validators.session_record(whole if whole["monitor_pid"] else fields) is None and type(whole["version"]) is int:
-        return whole
+    if validators.session_record(filled if filled["monitor_pid"] else fields) is None and type(filled["version"]) is int:
+        return filled
     return None
+
+
+def filled_in(fields: "dict[str, Any]") -> "dict[str, Any]":
+    """Return a record with all of its fields, those that are not there empty."""
+    return _EMPTY | fields
 
 
 def _unique(pairs: "list[tuple[str, Any]]") -> "dict[str, Any]":
@@ -207,14 +214,14 @@ def read(path: str) -> "dict[str, Any]":
         raise NotFoundError(path, "file does not exist") from None
 
 
-def read_at(dir_fd: int, name: str, path: str) -> "dict[str, Any]":
+def read_at(dir_fd: int, name: str, path: str, whole: bool = True) -> "dict[str, Any]":
     """Return the fields of a record in a folder that was opened by safe_open.open_dir; `path` is for messages.
 
-    Raises FileNotFoundError where there is none, UnreadableError where it cannot be trusted or understood.
+    Not whole: fields that are empty may be missing. Raises FileNotFoundError where there is no record, UnreadableError where
+    it cannot be trusted or understood.
     """
     # What safe_open.read_file does, for the case that all is well: a listing of thousands of sessions is this function.
     # One read(2) that got the whole of a small file needs no look at it before.
-    data = b""
     try:
         fd = os.open(name, safe_open.FILE_FLAGS, dir_fd=dir_fd)
         try:
@@ -223,15 +230,16 @@ def read_at(dir_fd: int, name: str, path: str) -> "dict[str, Any]":
         finally:
             os.close(fd)
     except OSError:
-        good = False
+        pass
     else:
-        good = (
+        if (
             found.st_mode & _KIND_AND_OTHERS == stat.S_IFREG
             and found.st_nlink == 1
             and found.st_uid == os.geteuid()
             and found.st_size == len(data) < _SMALL_BYTES
-        )
-    return decode(data if good else safe_open.read_file(dir_fd, name, path, LIMIT_BYTES), path)
+        ):
+            return _quick(data, whole) or decode(data, path)
+    return decode(safe_open.read_file(dir_fd, name, path, LIMIT_BYTES), path)
 
 
 _SMALL_BYTES = 1 << 14
@@ -309,12 +317,14 @@ def walk(
     found: "Sequence[Listed]",
     problems: "list[WorkcellError]",
     choose: "Callable[[dict[str, Any], str], dict[str, Any] | None] | None" = None,
+    whole: bool = True,
 ) -> "Iterator[tuple[dict[str, Any], str]]":
     """Yield (fields, path) of the records that `listed` found, in no order, one in memory at a time.
 
     The names are taken out of `found` as it goes, for there may be as many as would take more memory than all else.
     A record that cannot be read hides no other: what is wrong with it goes to `problems`. `choose` is given each record
-    and its path and returns what to yield as its fields, None to leave it out. Of a session that both roots have, that
+    and its path and returns what to yield as its fields, None to leave it out. whole: as for `read_at`; `choose` is called once
+    more, with all fields, where it misses one. Of a session that both roots have, that
     of the first is yielded, if it was chosen.
     """
     owners: dict[str, int] = {}
@@ -333,13 +343,16 @@ def walk(
                 name = names.pop()
                 path = f"{folder}/{name}"
                 try:
-                    fields = read_at(dir_fd, name, path)
+                    fields = read_at(dir_fd, name, path, whole)
                 except FileNotFoundError:
                     continue  # deleted since the folder was listed
                 except UnreadableError as error:
                     problems.append(error)
                     continue
-                chosen = fields if choose is None else choose(fields, path)
+                try:
+                    chosen = fields if choose is None else choose(fields, path)
+                except KeyError:
+                    chosen = choose(filled_in(fields), path)  # type: ignore[misc]
                 if chosen is None or (several_roots and owners.setdefault(fields["session_id"], number) != number):
                     continue
                 yield chosen, path
