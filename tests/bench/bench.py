@@ -377,6 +377,7 @@ class Bench:
             way.settle()
             echoes.append(terminals.echo_ms(way, 500))
             way.close()
+        engines.run(["podman", "rm", "--all", "--force", "--time", "0"], env)
         os.chdir(self.folder)
         world.close()
         (_, bare_ms), (_, ours_ms) = echoes
