@@ -10,7 +10,7 @@ import termios
 import pexpect
 import pytest
 
-from support import BIN, wait_until
+from support import BIN, scaled, wait_until
 
 # Prints what it reads, byte for byte, as hexadecimal digits.
 ECHO = """import sys,tty;tty.setraw(0);sys.stdout.write('ready');sys.stdout.flush()
@@ -218,7 +218,7 @@ def test_the_screen_is_there_on_entry_and_no_question_to_the_terminal_is_asked_a
 def test_twenty_attachments_and_then_one_key_are_one_byte(world, attach):  # A11
     world.make_repo()
     session_id = world.start("--", "python3", "-c", ECHO)
-    for _ in range(5):
+    for _ in range(scaled(20, 5)):
         child = attach(session_id)
         wait_raw(child)
         child.send("\x1c")
