@@ -282,12 +282,18 @@ def clone(git: Git, source: Source, path: str, session_id: str, uid: int, gid: i
                 raise
     branch = BRANCH_PREFIX + session_id
     os.mkdir(path, 0o700)
-    # Objects are copied file by file; a store that borrows from another one cannot be, and goes through the pack protocol.
-    borrowed = os.path.exists(os.path.join(source.git_dir, "objects/info/alternates"))
-    made = git(
-        source.path, "clone", "--quiet", "--no-checkout", "--no-hardlinks", "--template=",
-        *(["--no-local"] if borrowed else []), "--", source.path, path,
-    )  # fmt: skip
+    # Objects are copied file by file, which is quickest. That cannot be where the store borrows from another one, nor while
+    # git moves objects into packs, as it does by itself after many commits: a copy of it could miss some. Then they go
+    # through the pack protocol.
+    before = _packs(source)
+    copies = before is not None and not os.path.exists(os.path.join(source.git_dir, "objects/info/alternates"))
+    made = _clone(git, source, path, copies)
+    if copies and (made.exit_status != 0 or _packs(source) != before):
+        import shutil
+
+        shutil.rmtree(path)
+        os.mkdir(path, 0o700)
+        made = _clone(git, source, path, False)
     if made.exit_status != 0:
         raise WorkcellError(path, f"git clone failed: {made.reason()}", "repair the source repository and start again")
     # A bare id would be looked up among the tags first, where one of that very name may lead elsewhere.
@@ -299,6 +305,21 @@ def clone(git: Git, source: Source, path: str, session_id: str, uid: int, gid: i
     if uid != os.geteuid():
         _give_away(path, uid, gid)
     return branch
+
+
+def _clone(git: Git, source: Source, path: str, copies: bool) -> run.Finished:
+    words = ["clone", "--quiet", "--no-checkout", "--no-hardlinks", "--template="]
+    return git(source.path, *words, *([] if copies else ["--no-local"]), "--", source.path, path)
+
+
+def _packs(source: Source) -> list[str] | None:
+    """Return the names of the packs of a repository's own store, None while git collects garbage in it."""
+    if os.path.exists(os.path.join(source.git_dir, "gc.pid")):
+        return None
+    try:
+        return sorted(os.listdir(os.path.join(source.git_dir, "objects/pack")))
+    except OSError:
+        return []
 
 
 def _make_passage(folder: str) -> None:

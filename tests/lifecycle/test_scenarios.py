@@ -1,6 +1,7 @@
 """Things that happen to sessions: a stopped monitor, a newer tool's files, a very short life."""
 
 import os
+import shutil
 import signal
 
 from life import found_status, record_of, tree, verdict, wait_for_output
@@ -62,3 +63,26 @@ def test_everything_a_session_prints_at_its_end_is_kept_however_short_its_life(w
         world.session("wait", "--id", session_id)
         assert world.transcript(session_id) == "x" * 65536 + "end"
     wait_until(lambda: not world.left_over(), what="the end of all")
+
+
+def test_a_source_that_git_repacks_while_it_is_cloned_gives_a_whole_clone_all_the_same(world, tmp_path):  # H08
+    world.make_repo()
+    for number in range(3):
+        with open(os.path.join(world.repo, "README"), "a", encoding="utf-8") as stream:
+            stream.write(f"{number}\n")
+        world.git("-C", world.repo, "-c", "user.name=Op", "-c", "user.email=op@x", "commit", "-qam", str(number))
+    git, calls = shutil.which("git", path=world.env["PATH"]), tmp_path / "calls"
+    (tmp_path / "busy").mkdir()
+    busy = tmp_path / "busy" / "git"
+    # It ends just before the copy, which is too late for whoever has looked at the store already.
+    repack = f'case " $* " in *" clone "*) echo "$*" >>"{calls}"; {git} -C "{world.repo}" gc -q --prune=now ;; esac'
+    busy.write_text(f'#!/bin/sh\n{repack}\nexec {git} "$@"\n')
+    busy.chmod(0o755)
+    env = {"PATH": f"{busy.parent}:{world.env['PATH']}"}
+    done = world.session("start", "--agent", "command", "--", "sh", "-c", "git fsck --strict && git log --oneline", env=env)
+    assert done.exit_status == 0, done
+    session_id = done.values["session_id"]
+    assert world.session("wait", "--id", session_id).exit_status == 0
+    assert len(world.transcript(session_id).split("\n")) > 4
+    first, second = calls.read_text().splitlines()
+    assert "--no-local" not in first and "--no-local" in second
