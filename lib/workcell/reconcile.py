@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 SOURCE = "host-reconcile"
-SETTLED = ("finished", "lost", "removed", "sealed")
 
 
 class Found:

@@ -19,11 +19,9 @@ LARGEST = (500, 1000)
 
 _TOKEN = re.compile(
     r"\x1b\[\?(?P<modes>[0-9;]{1,64})(?P<set>[hl])"
-    r"|(?P<scroll>\x1b\[[0-9;]*r)"
-    r"|(?P<clear>\x1bc|\x1b\[2J)"
     r"|(?P<colours>\x1b\[[0-9;:]*m)"  # they do not show in text, and pyte does not know all of them
     r"|(?P<repeat>(?P<what>[^\x00-\x1f\x7f])\x1b\[(?P<times>[0-9]{1,4})b)"
-    r"|(?P<known>\x1b\[[0-9;]*[A-HJKLMPSTX@`adefg]|\x1b[78DEHM])"
+    r"|(?P<known>\x1b\[[0-9;]*[A-HJKLMPSTX@`adefgr]|\x1b[78DEHMc])"
     r"|(?P<other>\x1b\[[0-?]*[ -/]*[@-~]|\x1b[PX^_\]][^\x1b\x07]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]|\x1b.?)"
     r"|(?P<text>[^\x1b]+)",
     re.DOTALL,
@@ -113,10 +111,9 @@ def _switches(found: "re.Match[str]") -> bool:
 
 
 def _pieces(text: str) -> "list[tuple[str, str]]":
-    """Return ("feed", what pyte understands) and ("switch", `h` or `l`) in order; what was cleared away is left out."""
+    """Return ("feed", what pyte understands) and ("switch", `h` or `l`) in order."""
     pieces: list[tuple[str, str]] = []
     parts: list[str] = []
-    region = ""
 
     def flush() -> None:
         if parts:
@@ -134,13 +131,6 @@ def _pieces(text: str) -> "list[tuple[str, str]]":
                 parts.append(f"\x1b[?{';'.join(numbers)}{found['set']}")
         elif found["repeat"]:
             parts.append(found["what"] * (1 + min(int(found["times"]), LARGEST[1])))
-        elif kind == "scroll":
-            region = found[0]
-            parts.append(region)
-        elif kind == "clear":
-            if found[0] == "\x1bc":
-                region = ""
-            parts.append(found[0])
         elif kind in ("known", "text"):
             parts.append(found[0])
     flush()

@@ -136,8 +136,14 @@ def test_a_start_that_was_killed_before_its_record_leaves_nothing_once_its_git_i
     wait_until(lambda: not processes_with(world.mark), what="the end of git")
     clones = os.path.join(world.repo, ".git/workcell-sessions")
     assert os.listdir(clones)
-    [one] = reconcile(world, "--all", "--dry-run").values()
-    assert one["outcome"] == "removed" and os.listdir(clones)
+
+    def would_remove():
+        # A process that ends is not to be seen any more a moment before its descriptors, and the lock, are let go.
+        [one] = reconcile(world, "--all", "--dry-run").values()
+        return one["outcome"] == "removed"
+
+    wait_until(would_remove, what="the end of its lock")
+    assert os.listdir(clones)
     [one] = reconcile(world, "--all").values()
     assert one["outcome"] == "removed"
     assert os.listdir(clones) == [] and record_names(world) == []
