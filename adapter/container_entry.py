@@ -1,15 +1,19 @@
 """container_entry - the first program of a container: take what the engine must not know, then become the adapter
 
-Usage: python3 -I -S -c SOURCE SEED_FIFO ADAPTER PROGRAM [ARG...]
+Usage: python3 -I -S container_entry.py SEED_FIFO ADAPTER PROGRAM [ARG...]
 
 An engine writes a container's environment to its disk and shows it to whoever asks. So the values come through a FIFO, and
-the home's files with them. SEED_FIFO is made here where the monitor could not share one with this machine. Records on it, to
-its end: one byte of kind, then name and content, each with its length before it in four bytes, the highest first.
+the home's files with them. SEED_FIFO is made here where the monitor could not share one with this machine, and so is ADAPTER,
+a file of the name pty_adapter.py, beside which no other module lies that the adapter imports.
+
+Records on the FIFO, to its end: one byte of kind, then name and content, each with its length before it in four bytes, the
+highest first.
 T: the tracer to be started beside the adapter, its source as the name and the FIFO that it writes to as the content;
 E: a variable of the environment; D: a folder, named from the home; F: a file there; A: the adapter, to be written to ADAPTER;
 S: a setting: umask (octal), rows, columns, workspace, and python: the words that start this interpreter again, parted by NUL,
 where sys.executable alone does not. The values are decimal or text.
-The standard library of the smallest python3 there is (3.8, no json, no tarfile); becomes the adapter by execve(2).
+The standard library of the smallest python3 there is (3.8, no json, no tarfile). It becomes the adapter by importing it: a
+second start of the interpreter, and the compiling of a script, would take longer than all the rest.
 """
 
 import fcntl
@@ -17,6 +21,13 @@ import os
 import struct
 import sys
 import termios
+
+try:
+    import _signal as signal  # see pty_adapter.py
+except ImportError:
+    import signal
+
+PATIENCE_S = 1800  # the longest that a start may take to copy a repository, and a little
 
 
 def records(stream):
@@ -62,20 +73,33 @@ def main(seed, adapter, *program):
         sys.exit("workcell: the image's python3 is older than 3.8")
     if not os.path.exists(seed):
         os.mkfifo(seed, 0o600)
-    environment = dict(os.environb)
-    settings, home, traces = {}, [], []
+    # The first process of a container hears no signal that it has no handler for.
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(1))
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(1))
+    signal.alarm(PATIENCE_S)
+    given, settings, home, traces = {}, {}, [], []
     with open(seed, "rb") as stream:
         for kind, name, content in records(stream):
             if kind == b"E":
-                environment[name] = content
+                given[name] = content
             elif kind == b"S":
                 settings[name] = content
             elif kind == b"T":
                 traces.append((name, content))
             elif kind == b"A":
+                os.mkdir(os.path.dirname(adapter), 0o700)
                 write(adapter, content, 0o400)
             else:
                 home.append((kind, name, content))
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, os.path.dirname(adapter))
+    import pty_adapter
+
+    environment = pty_adapter.environment()
+    environment.update(given)
     for variable in (b"HOME", b"TMPDIR"):
         os.makedirs(environment[variable], 0o700, exist_ok=True)
     for kind, name, content in home:
@@ -99,7 +123,8 @@ def main(seed, adapter, *program):
             fifo,
             environment,
         )
-    os.execve(python[0], [*python, b"-I", b"-S", *map(os.fsencode, (adapter, "--", *program))], environment)
+    os.environb.update(environment)  # for what the adapter looks up itself
+    sys.exit(pty_adapter.main([adapter, "--", *program], environment))
 
 
 if __name__ == "__main__":

@@ -17,10 +17,14 @@ Exit status: 0 asked to end, or nobody reads any more; 2 usage
 from __future__ import annotations
 
 import os
-import signal
 import stat
 import sys
 import time
+
+try:
+    import _signal as signal  # see pty_adapter.py
+except ImportError:
+    import signal
 
 LIMIT_ENTRIES = 200_000  # of one root; what is beyond is not watched
 LARGEST_SHARE = 10  # a comparison takes at most one part of so many of the time

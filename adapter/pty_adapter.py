@@ -16,7 +16,6 @@ import errno
 import fcntl
 import os
 import select
-import signal
 import stat
 import struct
 import sys
@@ -26,7 +25,13 @@ import tty
 
 TYPE_CHECKING = False  # typing itself is slow to load
 if TYPE_CHECKING:
+    import signal
     from typing import Any, Callable
+else:
+    try:
+        import _signal as signal  # what `signal` adds to it, enumerations, takes longer to load than all the rest
+    except ImportError:
+        import signal
 
 DEFAULT_FIFO_PATH = "/state/tmp/workcell/session-stdin"
 DEFAULT_SIZE = (24, 80, 0, 0)  # rows, columns, and the same in pixels
@@ -340,8 +345,8 @@ class Input:
 class Provider:
     """The program, and every process that it leaves to us."""
 
-    def __init__(self, argv: list[str], umask: int) -> None:
-        self.argv, self.umask = argv, umask
+    def __init__(self, argv: list[str], env: dict[bytes, bytes], umask: int) -> None:
+        self.argv, self.env, self.umask = argv, env, umask
         self.pid = 0
         self.exit_status: int | None = None
         if os.getpid() != 1:
@@ -380,7 +385,7 @@ class Provider:
                 os.dup2(tty_fd, fd)
             os.umask(self.umask)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
-            os.execvpe(self.argv[0], self.argv, environment())
+            os.execvpe(self.argv[0], self.argv, self.env)
         except OSError as error:
             number = error.errno or number
         finally:
@@ -432,7 +437,7 @@ class Provider:
 class Adapter:
     """The event loop: poll(2), with signals noted by their handler and acted on here."""
 
-    def __init__(self, argv: list[str]) -> None:
+    def __init__(self, argv: list[str], env: dict[bytes, bytes]) -> None:
         self.received: list[int] = []
         self.wake_fd, wake_write_fd = os.pipe()
         for fd in (self.wake_fd, wake_write_fd):
@@ -444,7 +449,7 @@ class Adapter:
             signal.signal(number, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         self.outer = Outer()
-        self.provider = Provider(argv, os.umask(0o077))
+        self.provider = Provider(argv, env, os.umask(0o077))
         self.fifo_path = os.environ.get("WORKCELL_DETACHED_STDIN_PATH") or DEFAULT_FIFO_PATH
         self.fifo_identity: tuple[int, int] | None = None
         self.output = bytearray()
@@ -634,8 +639,8 @@ def complain(text: str) -> None:
     attempt(os.write, 2, ("pty_adapter: " + printable(text) + "\n").encode("utf-8", "replace"))
 
 
-def main(argv: list[str]) -> int:
-    """Run the command in `argv`; return the exit status."""
+def main(argv: list[str], env: dict[bytes, bytes] | None = None) -> int:
+    """Run the command in `argv`, with our own environment unless another is given; return the exit status."""
     command = argv[2:] if argv[1:2] == ["--"] else argv[1:]
     if not command:
         complain("no program given: usage: pty_adapter.py [--] PROGRAM [ARG...]")
@@ -643,7 +648,7 @@ def main(argv: list[str]) -> int:
     adapter = None
     try:
         own_standard_descriptors()
-        adapter = Adapter(command)
+        adapter = Adapter(command, environment() if env is None else env)
         status, complaint = adapter.run(), ""
     except SetupError as error:
         status, complaint = 1, str(error)

@@ -101,7 +101,7 @@ def of_session(fields: "dict[str, Any]", profile_dir: str) -> Baseline:
         found.objects_dir = os.path.join(source, "objects")
         git = workspace.Git([origin, source])
         # The clone lies on the source's own file system, and git asked that when it made the source.
-        values = {key: value for _, key, value in git.configuration(origin)}
+        values = {key: value for _, key, value in workspace.configuration(origin)}
         found.settings = {key: values[key] for key in ("core.filemode", "core.symlinks") if key in values}
         known = git(origin, "for-each-ref", "--format=%(objectname)").text().split("\n")
         found.known += [oid for oid in known if objects.is_id(oid)]

@@ -117,6 +117,32 @@ def _keep_transcript(fields: "dict[str, Any]", spec: "dict[str, Any]", folder: s
         cli.complain(f"{fields['session_id']}: no transcript: {error}")
 
 
+def remove_unborn(spec: "dict[str, Any]", folder: str) -> None:
+    """Remove all that a start has made which never came to a record: the sandbox first, its scratch folder last.
+
+    Raises WorkcellError, and keeps the scratch folder, where something may be left.
+    """
+    runtime = runtimes.by_provider(spec["target_provider"])
+    if runtime is not None:
+        runtime.delete(folder, spec["session_id"])
+    discard_workspace(spec)
+    if os.path.isdir(os.path.dirname(spec["record_path"])):
+        record.sweep(spec["record_path"])
+    scratch.remove(folder)
+
+
+def discard_workspace(spec: "dict[str, Any]") -> None:
+    """Remove the clone, or the copy of the base, of a session whose agent never ran."""
+    if spec.get("clone_path"):
+        from workcell import workspace
+
+        workspace.discard_clone(spec["clone_path"])
+    elif spec["git_base"]:
+        from workcell import baseline
+
+        baseline.discard(spec["profile_dir"], spec["session_id"])
+
+
 class Outcome:
     """What was found of a session whose monitor does not hold its lock.
 

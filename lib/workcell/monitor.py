@@ -15,7 +15,7 @@ import struct
 import termios
 import time
 
-from workcell import clock, console, finish, layout, record, runtimes, scratch, trace, workspace
+from workcell import clock, console, finish, layout, record, runtimes, scratch, trace
 from workcell.errors import WorkcellError
 from workcell.run import exit_status_of
 from workcell.runtimes import _local
@@ -47,12 +47,19 @@ class Channel:
         self.pid, self.folder = 0, ""
         self._reading, self.writing, self._rest = reading, writing, b""
 
+    def prepare(self) -> None:
+        """Tell the monitor that the workspace's folder is there: a container may be made, in which nothing runs yet."""
+        self._tell(b"prepare\n")
+
     def go(self) -> None:
-        """Tell the monitor that record and event are written: it may launch. Where it is dead, read_line says so."""
+        """Tell the monitor that record and event are written: the agent may run."""
+        self._tell(b"go\n")
+
+    def _tell(self, word: bytes) -> None:
         try:
-            os.write(self.writing, b"go\n")
+            os.write(self.writing, word)
         except BrokenPipeError:
-            pass
+            pass  # it is dead, as read_line will say
 
     def read_line(self, timeout_s: float) -> str | None:
         """Return the next line of the monitor, "" at its end, None when the time is up."""
@@ -169,7 +176,7 @@ class Monitor:
         self.session_id, self.record_path = launch.spec["session_id"], launch.spec["record_path"]
         self.runtime = runtimes.of_spec(launch.spec)
         self._engine = runtimes.is_engine(self.runtime)
-        self._reading, self._writing = reading, writing
+        self._reading, self._writing, self._words = reading, writing, b""
         self._sizes: dict[int, tuple[int, int]] = {}
         self._base_size = self._size = size
         self._pending = bytearray()
@@ -197,11 +204,21 @@ class Monitor:
         """Wait for the word to go, launch, keep the session, and write its end down."""
         signal.signal(signal.SIGTERM, self._on_terminate)
         self._say(f"{os.getpid()} {self.folder}")
-        if self._await_go() != b"go\n":
+        word, problem = self._await_word(), None
+        if word == "prepare":
+            # An engine takes longer than all that start still has to do; its container waits until it is let go.
+            try:
+                self._prepare()
+                self._start()
+            except (OSError, WorkcellError) as error:
+                problem = error
+            word = self._await_word()
+        if word != "go":
             self._abandon()
             return
         try:
-            self._prepare()
+            if problem:
+                raise problem
             self._launch()
             self._loop()
         except (OSError, WorkcellError) as error:
@@ -215,37 +232,40 @@ class Monitor:
     def _say(self, line: str) -> None:
         _say(self._writing, line)
 
-    def _await_go(self) -> bytes:
-        while True:
-            try:
-                return os.read(self._reading, 16)
-            except InterruptedError:
-                continue
+    def _await_word(self) -> str:
+        """Return the next word of start, "" where it has gone."""
+        while b"\n" not in self._words:
+            data = os.read(self._reading, 64)
+            if not data:
+                return ""
+            self._words += data
+        word, _, self._words = self._words.partition(b"\n")
+        return word.decode("ascii", "replace")
 
     def _abandon(self) -> None:
         """Clean up after a start that ended before it said go: an agent has not run."""
-        self._discard_clone()
+        self._end_sandbox()
         if os.path.lexists(self.record_path):
+            self._discard_workspace()
             self._reason = "launch-aborted"
             self._write_down(finish.FALLBACK_EXIT_STATUS, "aborted")
-        else:
-            record.sweep(self.record_path)
-            scratch.remove(self.folder)
+            return
+        try:
+            finish.remove_unborn(self.spec, self.folder)
+        except (OSError, WorkcellError) as error:
+            _log(f"not cleaned up: {error}")  # the scratch folder stays, for reconcile
 
-    def _discard_clone(self) -> None:
-        if self.spec.get("clone_path"):
-            try:
-                workspace.discard_clone(self.spec["clone_path"])
-            except WorkcellError as error:
-                _log(str(error))
-        elif self.spec["git_base"]:
-            from workcell import baseline
-
-            baseline.discard(self.spec["profile_dir"], self.spec["session_id"])
+    def _discard_workspace(self) -> None:
+        try:
+            finish.discard_workspace(self.spec)
+        except WorkcellError as error:
+            _log(str(error))
 
     def _prepare(self) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._make_fifo(scratch.AGENT_INPUT, inside=True)
+        if self._engine and "file_trace_log_path" in self.spec:
+            self._make_fifo(scratch.TRACE, inside=True)
         flags = os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         self._input_fd = os.open(self._make_fifo(scratch.TERMINAL_INPUT), flags)
         self._control_fd = os.open(self._make_fifo(scratch.CONTROL), flags)
@@ -268,12 +288,21 @@ class Monitor:
         self._terminated = True
 
     def _launch(self) -> None:
+        """Let the agent run."""
+        if not self._engine:
+            self._prepare()
         self._begin_trace()
+        if self._engine:
+            self.runtime.release(self.launch, self._size)
+            return
         try:
-            self._open_terminal(lambda slave: self.runtime.start(self.launch, slave))
+            self._start()
         finally:
             if self.launch.trace_fd >= 0:
                 os.close(self.launch.trace_fd)
+
+    def _start(self) -> None:
+        self._open_terminal(lambda slave: self.runtime.start(self.launch, slave))
 
     def _open_terminal(self, start: "Callable[[int], int]") -> None:
         """Make the outer terminal and start what owns its other side; the pid to wait for is kept."""
@@ -293,7 +322,7 @@ class Monitor:
         self._trace = trace.Collector(trace.open_log(self.spec["file_trace_log_path"]))
         self._trace.launched(self.spec["agent"], "cli", self.spec["mode"])
         if self._engine:
-            path = self._make_fifo(scratch.TRACE, inside=True)
+            path = os.path.join(self.folder, scratch.TRACE)
             self._trace_fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
             return
         self._trace_fd, self.launch.trace_fd = os.pipe2(os.O_CLOEXEC)
@@ -635,7 +664,7 @@ class Monitor:
         if hasattr(self, "_console"):
             self._console.close()
         if not self._ready:
-            self._discard_clone()
+            self._discard_workspace()
         self._write_down(exit_status, status)
 
     def _write_down(self, exit_status: int, status: str) -> None:

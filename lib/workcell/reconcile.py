@@ -6,7 +6,7 @@ What is proven gone ends once in a final, sealed record. What lives, or cannot b
 import fcntl
 import os
 
-from workcell import finish, layout, liveness, record, runtimes, scratch, workspace
+from workcell import finish, layout, liveness, record, scratch
 from workcell.errors import UnreadableError, WorkcellError
 
 TYPE_CHECKING = False
@@ -137,23 +137,8 @@ def _settle_folder(folder: str, profile: str, dry_run: bool) -> Found | None:
         if os.path.lexists(spec["record_path"]):
             return None
         if not dry_run:
-            _remove(folder, spec)
+            finish.remove_unborn(spec, folder)
         return Found(spec["session_id"], "removed", "its start died before there was a record")
     finally:
         for fd in held:
             os.close(fd)
-
-
-def _remove(folder: str, spec: "dict[str, Any]") -> None:
-    if spec.get("clone_path"):
-        workspace.discard_clone(spec["clone_path"])
-    elif spec["git_base"]:
-        from workcell import baseline
-
-        baseline.discard(spec["profile_dir"], spec["session_id"])
-    runtime = runtimes.by_provider(spec["target_provider"])
-    if runtime is not None:
-        runtime.delete(folder, spec["session_id"])
-    if os.path.isdir(os.path.dirname(spec["record_path"])):
-        record.sweep(spec["record_path"])
-    scratch.remove(folder)

@@ -218,7 +218,8 @@ def carry_out(plan: Plan) -> list[tuple[str, str]]:
         channel.go()
         _await_ready(plan, channel)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # it runs: from here on the caller has to learn its id
-        ended = channel.read_line(ENDS_AT_ONCE_S) == "ended"
+        # What has to come by way of an engine does not come that soon.
+        ended = channel.read_line(0 if runtimes.is_engine(plan.runtime) else ENDS_AT_ONCE_S) == "ended"
     except BaseException:
         # The monitor cleans up, also after a Ctrl-C; when its lock is free, nothing is left.
         if told and lock_fd is not None and scratch.lock_is_held(lock_fd):
@@ -265,13 +266,7 @@ def _clean_up_after_monitor(spec: "dict[str, Any]") -> None:
                 runtime.kill(spec["scratch_dir"], spec["session_id"], signal.SIGKILL)
                 monitor.wait_for_end(runtime.state(spec["scratch_dir"], spec["session_id"]).pid, 0.1)
             return
-        if spec.get("clone_path"):
-            workspace.discard_clone(spec["clone_path"])
-        elif spec["git_base"]:
-            from workcell import baseline
-
-            baseline.discard(spec["profile_dir"], spec["session_id"])
-        scratch.remove(spec["scratch_dir"])
+        finish.remove_unborn(spec, spec["scratch_dir"])
     except (WorkcellError, OSError) as error:
         cli.complain(f"{spec['session_id']}: not cleaned up: {error}")
 
@@ -298,6 +293,14 @@ def _open_debug_log(path: str) -> int:
 def _make(plan: Plan, channel: monitor.Channel) -> None:
     """Make the clone, the record and the `launch` event."""
     spec = plan.spec
+    if spec.get("clone_path"):
+        workspace.make_clone_folder(spec["clone_path"])
+    elif events.confined(spec):
+        from workcell.runtimes import bubblewrap
+
+        bubblewrap.make_missing(spec["workspace"], spec["mode"] != "breakglass")
+    if runtimes.is_engine(plan.runtime):
+        channel.prepare()
     if spec.get("clone_path"):
         # git holds our end of the channel too: where we are killed, the monitor waits for git before it removes the clone.
         plan.git.pass_fds.append(channel.writing)

@@ -4,6 +4,7 @@ git runs here on what the operator owns; still no hook, filter, monitor or drive
 nothing of the source is written (git(1), GIT_OPTIONAL_LOCKS).
 """
 
+import functools
 import os
 import stat
 
@@ -78,23 +79,9 @@ class Git:
         lines = ["[safe]\n", *(f"\tdirectory = {_quoted(folder)}\n" for folder in folders)]
         self._config = os.memfd_create("gitconfig", os.MFD_CLOEXEC)
         os.write(self._config, os.fsencode("".join(lines)))
-        self.env = {
-            "PATH": os.environ.get("PATH", run.SYSTEM_PATH),
-            "HOME": layout.home_dir(),
-            "LC_ALL": "C",
-            "LANG": "C",
+        self.env = _fixed_environment() | {
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": f"/proc/{os.getpid()}/fd/{self._config}",
-            "GIT_OPTIONAL_LOCKS": "0",
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_NO_LAZY_FETCH": "1",
-            "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_ALLOW_PROTOCOL": "file",
-            "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_LFS_SKIP_SMUDGE": "1",
-            "GIT_TRACE2": "0",
-            "GIT_TRACE2_EVENT": "0",
-            "GIT_TRACE2_PERF": "0",
         }
         self.pass_fds: list[int] = []  # descriptors that each git inherits
         self.neutral = [
@@ -117,28 +104,12 @@ class Git:
     def __call__(self, folder: str, *words: str, timeout_s: float = 600.0) -> run.Finished:
         return run.capture(["git", *self.neutral, "-C", folder, *words], self.env, timeout_s=timeout_s, pass_fds=self.pass_fds)
 
-    def configuration(self, folder: str) -> list[tuple[str, str, str]]:
-        """Return (origin, key, value) of all that the operator has configured for a folder; reading it runs nothing.
-
-        origin: `file:` and a path, relative to the folder or absolute, or another word of git-config(1), --show-origin.
-        """
-        env = {name: value for name, value in self.env.items() if not name.startswith("GIT_CONFIG")}
-        for name in ("XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
-            if name in os.environ:
-                env[name] = os.environ[name]
-        # A git directory that is named is read whoever owns it; one that is found is passed over when it is somebody else's.
-        git_dir = os.path.join(folder, ".git")
-        command = ["git", "-C", folder, "--git-dir", git_dir, "config", "--null", "--show-origin", "--list"]
-        found = run.capture(command, env, timeout_s=60)
-        words = os.fsdecode(found.stdout).split("\0")
-        return [(origin, *entry.partition("\n")[::2]) for origin, entry in zip(words[::2], words[1::2], strict=False)]
-
     def settings(self, folder: str) -> dict[str, str]:
         """Return the whole configuration that the operator has for a folder, last values.
 
         Each content filter that it names is emptied for all further calls.
         """
-        values = {key: value for _, key, value in self.configuration(folder)}
+        values = {key: value for _, key, value in configuration(folder)}
         for key in values:
             if key.startswith("filter.") and key.endswith((".clean", ".smudge", ".process", ".required")):
                 # Through the environment: a filter's name may hold '=', which -c would split at.
@@ -150,6 +121,45 @@ class Git:
         self.env.update(
             {"GIT_CONFIG_COUNT": str(count + 1), f"GIT_CONFIG_KEY_{count}": key, f"GIT_CONFIG_VALUE_{count}": value}
         )
+
+
+@functools.cache
+def configuration(folder: str) -> list[tuple[str, str, str]]:
+    """Return (origin, key, value) of all that the operator has configured for a folder; reading it runs nothing.
+
+    origin: `file:` and a path, relative to the folder or absolute, or another word of git-config(1), --show-origin. A process
+    asks once: a start goes by what it found first.
+    """
+    env = _fixed_environment()
+    for name in ("XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+        if name in os.environ:
+            env[name] = os.environ[name]
+    # A git directory that is named is read whoever owns it; one that is found is passed over when it is somebody else's.
+    git_dir = os.path.join(folder, ".git")
+    command = ["git", "-C", folder, "--git-dir", git_dir, "config", "--null", "--show-origin", "--list"]
+    found = run.capture(command, env, timeout_s=60)
+    words = os.fsdecode(found.stdout).split("\0")
+    return [(origin, *entry.partition("\n")[::2]) for origin, entry in zip(words[::2], words[1::2], strict=False)]
+
+
+def _fixed_environment() -> dict[str, str]:
+    """Return what every git of ours has in its environment."""
+    return {
+        "PATH": os.environ.get("PATH", run.SYSTEM_PATH),
+        "HOME": layout.home_dir(),
+        "LC_ALL": "C",
+        "LANG": "C",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_ALLOW_PROTOCOL": "file",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_LFS_SKIP_SMUDGE": "1",
+        "GIT_TRACE2": "0",
+        "GIT_TRACE2_EVENT": "0",
+        "GIT_TRACE2_PERF": "0",
+    }
 
 
 def _quoted(path: str) -> str:
@@ -265,8 +275,8 @@ def clone_path(source: Source, session_id: str) -> str:
     return path
 
 
-def clone(git: Git, source: Source, path: str, session_id: str, uid: int, gid: int) -> str:
-    """Make the isolated clone at path, on its own branch at the source's head, owned by uid:gid; return the branch's name.
+def make_clone_folder(path: str) -> None:
+    """Make the empty folder of an isolated clone; a container may be given it before there is anything in it.
 
     The folders above it stay the caller's and can be passed through but not listed by others (0711).
     """
@@ -280,8 +290,12 @@ def clone(git: Git, source: Source, path: str, session_id: str, uid: int, gid: i
             # A start that was given up just took the empty folder above away.
             if attempt == 99:
                 raise
-    branch = BRANCH_PREFIX + session_id
     os.mkdir(path, 0o700)
+
+
+def clone(git: Git, source: Source, path: str, session_id: str, uid: int, gid: int) -> str:
+    """Fill the folder of the isolated clone, on its own branch at the source's head, owned by uid:gid; return that branch."""
+    branch = BRANCH_PREFIX + session_id
     # Objects are copied file by file, which is quickest. That cannot be where the store borrows from another one, nor while
     # git moves objects into packs, as it does by itself after many commits: a copy of it could miss some. Then they go
     # through the pack protocol.
@@ -289,10 +303,7 @@ def clone(git: Git, source: Source, path: str, session_id: str, uid: int, gid: i
     copies = before is not None and not os.path.exists(os.path.join(source.git_dir, "objects/info/alternates"))
     made = _clone(git, source, path, copies)
     if copies and (made.exit_status != 0 or _packs(source) != before):
-        import shutil
-
-        shutil.rmtree(path)
-        os.mkdir(path, 0o700)
+        _empty(path)
         made = _clone(git, source, path, False)
     if made.exit_status != 0:
         raise WorkcellError(path, f"git clone failed: {made.reason()}", "repair the source repository and start again")
@@ -310,6 +321,17 @@ def clone(git: Git, source: Source, path: str, session_id: str, uid: int, gid: i
 def _clone(git: Git, source: Source, path: str, copies: bool) -> run.Finished:
     words = ["clone", "--quiet", "--no-checkout", "--no-hardlinks", "--template="]
     return git(source.path, *words, *([] if copies else ["--no-local"]), "--", source.path, path)
+
+
+def _empty(folder: str) -> None:
+    """Remove all that is in a folder, and keep the folder itself: a container may have it already."""
+    import shutil
+
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        else:
+            os.unlink(entry.path)
 
 
 def _packs(source: Source) -> list[str] | None:

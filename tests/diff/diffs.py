@@ -29,6 +29,7 @@ if direct:
         baseline.keep(git, source, profile, session_id)
 else:
     path = workspace.clone_path(source, session_id)
+    workspace.make_clone_folder(path)
     branch = workspace.clone(git, source, path, session_id, uid, gid)
 record.create(layout.record_path(profile, session_id), {
     "session_id": session_id, "profile": "diffs", "target_kind": "local_sandbox", "target_provider": "bubblewrap",

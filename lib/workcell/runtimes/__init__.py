@@ -15,6 +15,7 @@ and knows no records.
 One that is reached by a container engine (`is_engine`) is an `_engine.Engine`, and has more:
 
     choose(options, profile) -> dict        what the launch spec says of the container, after the image was looked for
+    release(launch, size)                   let the program run: their `start` makes a container in which nothing runs yet
     attach(scratch_dir, session_id, tty_fd) -> int
                                             start another client on a terminal, in place of one that ended; its pid
     ready(scratch_dir) -> bool              whether the adapter listens

@@ -229,7 +229,7 @@ def _obeyed(workspace: str) -> list[str]:
 def _configured(workspace: str) -> tuple[list[str], list[str]]:
     """Return (folders, files) in a workspace where its configuration has the hooks, and which it includes."""
     hooks, included = [], []
-    for origin, key, value in workspaces.Git([workspace]).configuration(workspace):
+    for origin, key, value in workspaces.configuration(workspace):
         if key == "core.hookspath":
             hooks.append(os.path.expanduser(value))
         elif key == "include.path" or (key.startswith("includeif.") and key.endswith(".path")):
@@ -406,8 +406,6 @@ def plan(launch: Launch) -> tuple[list[str], dict[int, bytes]]:
 
 def start(launch: Launch, tty_fd: int) -> int:
     """Start the sandbox on a terminal; the pid to wait for is bwrap's."""
-    if launch.spec["workspace_mode"] == "direct":
-        make_missing(launch.spec["workspace"], _protects(launch))
     words, contents = plan(launch)
     keep = {STATUS_FD: _local.open_status(launch.scratch_dir)}
     if launch.trace_fd >= 0:
