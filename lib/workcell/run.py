@@ -108,6 +108,8 @@ _ahead: "dict[tuple[object, ...], _Running]" = {}
 
 def ahead(argv: list[str], env: "Mapping[str, str]") -> None:
     """Start a short program whose answer `capture` will be asked for soon, so that it runs beside what comes before."""
+    if _key(argv, env) in _ahead:
+        return
     try:
         _ahead[_key(argv, env)] = _Running(argv, env, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except WorkcellError:

@@ -67,15 +67,18 @@ class Plan:
         return shlex.join(self.runtime.plan(self.launch(0o077))[0])
 
 
-def prepare(options: "Any") -> Plan:
-    """Check everything that the options name; raise UsageError or PreconditionError, with nothing changed."""
+def prepare(options: "Any", git: workspace.Git) -> Plan:
+    """Check everything that the options name; raise UsageError or PreconditionError, with nothing changed.
+
+    git: as ahead.begin gave it, for the workspace that they name.
+    """
     try:
-        return _prepare(options)
+        return _prepare(options, git)
     finally:
         run.forget_ahead()
 
 
-def _prepare(options: "Any") -> Plan:
+def _prepare(options: "Any", git: workspace.Git) -> Plan:
     from workcell.runtimes import bubblewrap
 
     if not options.agent:
@@ -95,7 +98,6 @@ def _prepare(options: "Any") -> Plan:
             raise PreconditionError(repr(name), "is no UTF-8, and no record could name it", "rename it")
     profile = layout.check_profile(options.profile) if options.profile else layout.derived_profile(path)
     launch.look_ahead(options, profile)
-    git = workspace.Git([path, os.path.join(path, ".git")])
     source = workspace.inspect(git, path)
     if isolated:
         workspace.check_isolated(source)

@@ -102,7 +102,11 @@ class Git:
         ]  # fmt: skip
 
     def __call__(self, folder: str, *words: str, timeout_s: float = 600.0) -> run.Finished:
-        return run.capture(["git", *self.neutral, "-C", folder, *words], self.env, timeout_s=timeout_s, pass_fds=self.pass_fds)
+        return run.capture(self.command(folder, *words), self.env, timeout_s=timeout_s, pass_fds=self.pass_fds)
+
+    def command(self, folder: str, *words: str) -> list[str]:
+        """Return the whole command line of a git for a folder."""
+        return ["git", *self.neutral, "-C", folder, *words]
 
     def settings(self, folder: str) -> dict[str, str]:
         """Return the whole configuration that the operator has for a folder, last values.
@@ -130,16 +134,19 @@ def configuration(folder: str) -> list[tuple[str, str, str]]:
     origin: `file:` and a path, relative to the folder or absolute, or another word of git-config(1), --show-origin. A process
     asks once: a start goes by what it found first.
     """
+    found = run.capture(*_configuration_command(folder), timeout_s=60)
+    words = os.fsdecode(found.stdout).split("\0")
+    return [(origin, *entry.partition("\n")[::2]) for origin, entry in zip(words[::2], words[1::2], strict=False)]
+
+
+def _configuration_command(folder: str) -> tuple[list[str], dict[str, str]]:
     env = _fixed_environment()
     for name in ("XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
         if name in os.environ:
             env[name] = os.environ[name]
     # A git directory that is named is read whoever owns it; one that is found is passed over when it is somebody else's.
     git_dir = os.path.join(folder, ".git")
-    command = ["git", "-C", folder, "--git-dir", git_dir, "config", "--null", "--show-origin", "--list"]
-    found = run.capture(command, env, timeout_s=60)
-    words = os.fsdecode(found.stdout).split("\0")
-    return [(origin, *entry.partition("\n")[::2]) for origin, entry in zip(words[::2], words[1::2], strict=False)]
+    return ["git", "-C", folder, "--git-dir", git_dir, "config", "--null", "--show-origin", "--list"], env
 
 
 def _fixed_environment() -> dict[str, str]:
@@ -167,12 +174,21 @@ def _quoted(path: str) -> str:
     return f'"{escaped}"'
 
 
+_WHERE = ("rev-parse", "--is-inside-work-tree", "--absolute-git-dir", "--show-toplevel")
+
+
+def ask_ahead(git: Git, path: str) -> None:
+    """Begin to ask what `inspect` wants to know first of a folder."""
+    run.ahead(git.command(path, *_WHERE), git.env)
+    run.ahead(*_configuration_command(path))
+
+
 def inspect(git: Git, path: str) -> Source:
     """Return what git says of a folder; one that is no git work tree gives a Source without a git_dir.
 
     Raises PreconditionError where the git administration lies outside of the folder.
     """
-    asked = git(path, "rev-parse", "--is-inside-work-tree", "--absolute-git-dir", "--show-toplevel")
+    asked = git(path, *_WHERE)
     answers = asked.text().split("\n")
     if asked.exit_status != 0 or answers[0] != "true" or len(answers) < 3:
         if os.path.lexists(os.path.join(path, ".git")):
@@ -308,7 +324,9 @@ def clone(git: Git, source: Source, path: str, session_id: str, uid: int, gid: i
     if made.exit_status != 0:
         raise WorkcellError(path, f"git clone failed: {made.reason()}", "repair the source repository and start again")
     # A bare id would be looked up among the tags first, where one of that very name may lead elsewhere.
-    checked_out = git(path, "checkout", "--quiet", "--force", "--no-track", "-B", branch, source.head + "^0")
+    # With a worker for each processor, from a hundred files on.
+    words = ["-c", "checkout.workers=0", "checkout", "--quiet", "--force", "--no-track", "-B", branch, source.head + "^0"]
+    checked_out = git(path, *words)
     if checked_out.exit_status != 0:
         raise WorkcellError(
             path, f"git checkout failed: {checked_out.reason()}", "repair the source repository and start again"

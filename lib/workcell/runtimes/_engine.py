@@ -17,7 +17,7 @@ import tty
 
 from workcell import clock, layout, run, scratch, trace
 from workcell.errors import CannotTellError, PreconditionError, UsageError, WorkcellError
-from workcell.runtimes import Launch, State, Target, _local, _python, _seccomp, bubblewrap
+from workcell.runtimes import Launch, State, Target, _image, _local, _python, _seccomp, bubblewrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,15 +44,6 @@ PULL_S = 1800.0
 SETTLE_S = 3.0  # an engine may learn of an end a little after the kernel
 START_S = 120.0
 PIDS_LIMIT = "4096"
-DEFAULT_IMAGE = "workcell:local"
-# What tells a client which engine to talk to; none of it is secret.
-ENGINE_VARIABLES = (
-    "CONTAINERS_CONF",
-    "CONTAINERS_STORAGE_CONF",
-    "CONTAINERS_REGISTRIES_CONF",
-    "XDG_RUNTIME_DIR",
-    "XDG_DATA_HOME",
-)
 
 _NAME = re.compile(r"workcell-[A-Za-z0-9][A-Za-z0-9_.-]*")
 _IMAGE_ID = re.compile(r"[0-9a-f]{64}")
@@ -89,15 +80,6 @@ while True:
 """
 
 
-def image_of(options: "Any") -> str:
-    """Return the image that the options of a start name, or the default."""
-    return str(options.image or os.environ.get("WORKCELL_IMAGE") or DEFAULT_IMAGE)
-
-
-def _look(image: str) -> tuple[str, ...]:
-    return ("image", "inspect", "--format", "{{.Id}} {{.Os}}/{{.Architecture}}", image)
-
-
 class Engine:
     """One target that is reached by an engine's command line; its methods are the functions of a runtime.
 
@@ -119,9 +101,7 @@ class Engine:
 
     def client_env(self, spec: "dict[str, Any]") -> dict[str, str]:
         """Return the whole environment of a client: clean, but for what names the engine it was started with."""
-        return {"PATH": run.SYSTEM_PATH, "HOME": layout.home_dir(), "LC_ALL": "C.UTF-8"} | dict(
-            word.partition("=")[::2] for word in spec.get("engine_env", [])
-        )
+        return _image.client_env(spec.get("engine_env", []))
 
     def ask(self, spec: "dict[str, Any]", *words: str, timeout_s: float = ANSWER_S, stdin: bytes = b"") -> run.Finished:
         """Run the client with a time limit; raise CannotTellError where there is no answer."""
@@ -151,14 +131,11 @@ class Engine:
 
     def look_ahead(self, options: "Any", profile: str) -> None:
         """Begin what `choose` will need: a client takes as long to answer as all of git's checks."""
-        program = run.which(self.program)
-        if program is not None:
-            spec = {"engine_env": self.find_engine(profile, options.docker_context or "")}
-            run.ahead([program, *_look(image_of(options))], self.client_env(spec))
+        _image.ask_ahead(self.program, _image.image_of(options), self.find_engine(profile, options.docker_context or ""))
 
     def find_engine(self, profile: str, context: str = "") -> list[str]:
         """Return NAME=VALUE of what tells a client which engine to talk to; raise PreconditionError where there is none."""
-        return [f"{name}={os.environ[name]}" for name in ENGINE_VARIABLES if name in os.environ]
+        return _image.variables()
 
     def target_id(self, profile: str) -> str:
         """Return what a record calls the target."""
@@ -166,7 +143,7 @@ class Engine:
 
     def choose(self, options: "Any", profile: str) -> "dict[str, Any]":
         """Return what the launch spec says of the container beyond what every target's does; raise where it cannot be had."""
-        image = image_of(options)
+        image = _image.image_of(options)
         if image.startswith("-") or not image.isprintable() or " " in image:
             raise UsageError(f"--image {image!r}", "is no name of an image", "see the engine's `images`")
         spec = {
@@ -183,7 +160,7 @@ class Engine:
     def _need_image(self, spec: "dict[str, Any]", image: str, options: "Any") -> str:
         """Return `ID OS/ARCHITECTURE` of an image, fetched where it is missing and that is wanted; raise PreconditionError."""
         try:
-            present = self.ask(spec, *_look(image))
+            present = self.ask(spec, *_image.question(image))
         except CannotTellError as error:
             raise PreconditionError(f"target {self.TARGET.name}", f"{error.what}: {error.why}", error.next_step) from None
         spec["own_filter"] = _seccomp.known() and self.takes_filter(spec)
@@ -201,7 +178,7 @@ class Engine:
             raise PreconditionError(f"image {image}", f"cannot be fetched: {error.why}", f"try `{fetch}`") from None
         if done.exit_status != 0:
             raise PreconditionError(f"image {image}", f"cannot be fetched: {done.reason()}", f"try `{fetch}`")
-        return self.ask(spec, *_look(image)).text()
+        return self.ask(spec, *_image.question(image)).text()
 
     def _python_for(self, spec: "dict[str, Any]", looked: str) -> str:
         """Return the folder of a Python to be mounted for the adapter, "" where the image has one; PreconditionError.
