@@ -233,7 +233,7 @@ class World:
         """Return the folders of all profiles of this state root."""
         found = []
         for folder, folders, _ in os.walk(os.path.join(self.state, "targets")):
-            if "sessions" in folders:
+            if "sessions" in folders or any(name.startswith("session-audit.") for name in folders):
                 found.append(folder)
         return found
 

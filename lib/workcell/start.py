@@ -214,7 +214,10 @@ def carry_out(plan: Plan) -> list[tuple[str, str]]:
     try:
         fcntl.flock(folder_fd, fcntl.LOCK_SH)  # reconcile takes what no record names, but not from under us or our git
         plan.git.pass_fds = [folder_fd]
-        _make(plan, channel)
+        _make_workspace(plan, channel)
+        if lock_fd is not None and not scratch.lock_is_held(lock_fd):
+            raise WorkcellError(spec["session_id"], "the session could not be started: its monitor ended", "try again")
+        _write_down(plan, channel.pid)
         os.close(folder_fd)
         told = True
         channel.go()
@@ -292,8 +295,8 @@ def _open_debug_log(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-def _make(plan: Plan, channel: monitor.Channel) -> None:
-    """Make the clone, the record and the `launch` event."""
+def _make_workspace(plan: Plan, channel: monitor.Channel) -> None:
+    """Make the clone, or the copy of the base; an engine makes the container meanwhile."""
     spec = plan.spec
     if spec.get("clone_path"):
         workspace.make_clone_folder(spec["clone_path"])
@@ -311,7 +314,12 @@ def _make(plan: Plan, channel: monitor.Channel) -> None:
         from workcell import baseline
 
         baseline.keep(plan.git, plan.source, spec["profile_dir"], spec["session_id"])
-    fields = record.create(spec["record_path"], launch.first_record(spec, plan.agent, plan.source, channel.pid))
+
+
+def _write_down(plan: Plan, monitor_pid: int) -> None:
+    """Make the record and the `launch` event."""
+    spec = plan.spec
+    fields = record.create(spec["record_path"], launch.first_record(spec, plan.agent, plan.source, monitor_pid))
     pairs = events.launch(spec, fields)
     if plan.reason:
         pairs.append(("reason", plan.reason))

@@ -2,10 +2,13 @@
 
 import json
 import os
+import shutil
 import signal
 import stat
+import subprocess
 
 import engines
+import pytest
 from programs import SLEEPER
 
 from support import processes_with, wait_until
@@ -116,11 +119,11 @@ def test_a_container_that_is_started_again_behind_our_back_is_not_the_session(en
     wait_until(lambda: not engine.containers(), what="its removal")
 
 
-def fake(world, text):
-    """Put a client before the real one on PATH; return the variables for a command that meets it."""
+def fake(world, text, name="podman"):
+    """Put a program before the real one on PATH; return the variables for a command that meets it."""
     folder = os.path.join(world.folder, "fake")
     os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, "podman")
+    path = os.path.join(folder, name)
     with open(path, "w") as stream:
         stream.write("#!/bin/sh\n" + text)
     os.chmod(path, stat.S_IRWXU)
@@ -171,6 +174,40 @@ def test_what_cannot_be_started_is_refused_before_anything_is_changed(engine):
     assert done.exit_status == 0
     session_id = done.values["session_id"]
     ends(engine, session_id, "failed", "127")
+
+
+@pytest.mark.parametrize("dies", ["start", "monitor", "both"])
+def test_a_container_that_waits_for_its_clone_goes_with_whoever_of_start_and_monitor_dies(engine, dies):
+    """The container is made while git still copies, and nothing of the agent has run in it."""
+    world = engine.world
+    clones = os.path.join(world.repo, ".git/workcell-sessions")
+    git, go = shutil.which("git", path=world.env["PATH"]), os.path.join(world.folder, "go")
+    text = f'case " $* " in *" clone "*) while [ ! -e "{go}" ]; do sleep 0.02; done ;; esac\nexec {git} "$@"\n'
+    env = fake(world, text, "git")
+    words = ["--target", engine.target, *engine.options, "--agent", "command", "--", "touch", "ran"]
+    child = world.popen("workcell-session-start", *words, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    def container():
+        engine.ids[:] = os.listdir(clones) if os.path.isdir(clones) else []
+        listed = [*engine.client, "ps", "-q", "--filter", "status=running", "--filter"]
+        return engine.ids and engines.run([*listed, f"label=workcell.session-id={engine.ids[0]}"], engine.env).strip()
+
+    wait_until(container, 30, what="the container")
+    [monitor] = {pid for pid, words in processes_with(world.mark) if "workcell-session-start" in words} - {child.pid}
+    for pid in {"start": [child.pid], "monitor": [monitor], "both": [child.pid, monitor]}[dies]:
+        kill(pid)
+    open(go, "w").close()
+    said = child.communicate(timeout=60)[1]
+    if dies == "both":
+        wait_until(lambda: not processes_with(world.mark), what="the end of git")
+        wait_until(lambda: "outcome=removed" in world.session("reconcile", "--all", "--dry-run").stdout, what="its lock")
+        assert world.session("reconcile", "--all").exit_status == 0
+    if dies == "monitor":
+        assert child.returncode == 1 and b"its monitor ended" in said, said
+    assert world.session("list", "--ids").stdout == ""
+    wait_until(lambda: not engine.containers(), 30, what="the removal of the container")
+    wait_until(lambda: not world.scratch_folders(), what="the end of the clean-up")
+    assert os.listdir(clones) == []
 
 
 def test_a_session_outlives_its_docker_daemon_and_ends_when_that_comes_back(docker, dockerd):
