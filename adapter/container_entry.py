@@ -8,8 +8,9 @@ a file of the name pty_adapter.py, beside which no other module lies that the ad
 
 Records on the FIFO, to its end: one byte of kind, then name and content, each with its length before it in four bytes, the
 highest first.
-T: the tracer to be started beside the adapter, its source as the name and the FIFO that it writes to as the content;
-E: a variable of the environment; D: a folder, named from the home; F: a file there; A: the adapter, to be written to ADAPTER;
+T: the tracer to be started beside the adapter, its file as the name and the FIFO that it writes to as the content, which is
+made here where it is missing; E: a variable of the environment; D: a folder, named from the home; F: a file there; A: a file of
+ours, the adapter or the tracer, where none could be mounted;
 S: a setting: umask (octal), rows, columns, workspace, and python: the words that start this interpreter again, parted by NUL,
 where sys.executable alone does not. The values are decimal or text.
 The standard library of the smallest python3 there is (3.8, no json, no tarfile). It becomes the adapter by importing it: a
@@ -27,6 +28,7 @@ try:
 except ImportError:
     import signal
 
+WAITS_FOR_READER = "WORKCELL_TRACE_FIFO"
 PATIENCE_S = 1800  # the longest that a start may take to copy a repository, and a little
 
 
@@ -55,6 +57,9 @@ def write(path, content, mode):
 
 def trace(words, fifo, environment):
     """Start the tracer and wait until it has taken its first snapshot and gone into the background."""
+    if not os.path.exists(fifo):
+        os.mkfifo(fifo, 0o600)
+        environment = dict(environment, **{WAITS_FOR_READER: fifo})  # who reads it runs in here, and ends with us
     pid = os.fork()
     if pid == 0:
         try:
@@ -87,8 +92,8 @@ def main(seed, adapter, *program):
             elif kind == b"T":
                 traces.append((name, content))
             elif kind == b"A":
-                os.mkdir(os.path.dirname(adapter), 0o700)
-                write(adapter, content, 0o400)
+                os.makedirs(os.path.dirname(name), 0o700, exist_ok=True)
+                write(name, content, 0o400)
             else:
                 home.append((kind, name, content))
     signal.alarm(0)

@@ -5,7 +5,8 @@ Usage: python3 -I -S file_trace.py INTERVAL_S HOME [FOLDER...]
 
 Takes a first snapshot of HOME and of each FOLDER, goes into the background, and from then on writes a line of JSON to
 standard output for each difference. TERM asks for a last comparison and the end. Of HOME, what holds credentials is passed
-over; give - for HOME to watch none. No link is followed and no other file system entered.
+over; give - for HOME to watch none. No link is followed and no other file system entered. With WORKCELL_TRACE_FIFO, the path
+of the FIFO that standard output is, the end comes once its reader has taken all and gone, 2 s later at most.
 
 A line is a list: ["start", ROOT], ["create", PHASE, PATH, STATE], ["modify", PHASE, PATH, STATE, STATE],
 ["delete", PHASE, PATH, STATE], ["limit", ROOT, COUNT], ["stop", ROOT]; PHASE is `watch` or `final`, a STATE is
@@ -27,6 +28,7 @@ except ImportError:
     import signal
 
 LIMIT_ENTRIES = 200_000  # of one root; what is beyond is not watched
+READER_S = 1.5  # the adapter waits a little longer
 LARGEST_SHARE = 10  # a comparison takes at most one part of so many of the time
 
 # Whole folders and files of a home whose very names say something about logins.
@@ -120,6 +122,18 @@ def tell(*line):
         os._exit(0)
 
 
+def await_reader(fifo):
+    """Let go of a FIFO and wait until nobody has it open for reading: open(2) then fails with ENXIO."""
+    deadline = time.monotonic() + READER_S
+    os.close(1)
+    while fifo and time.monotonic() < deadline:
+        try:
+            os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW))
+        except OSError:
+            return
+        time.sleep(0.005)
+
+
 def compare(root, phase):
     """Tell what has changed since the last look: first what is gone or different, then what is new."""
     before, was_cut = root.entries, root.is_cut
@@ -169,6 +183,7 @@ def main(argv):
         compare(root, "final")
     for root in roots:
         tell("stop", root.path)
+    await_reader(os.environ.get("WORKCELL_TRACE_FIFO"))
     return 0
 
 

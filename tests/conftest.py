@@ -23,3 +23,18 @@ def world(tmp_path):
 def target(request):
     """Each target that runs without an engine; the sandbox has to run wherever the suite runs."""
     return request.param
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Show what the contract of the targets came to: a row for each case, a column for each target and its engine."""
+    from contract_table import lines_of
+
+    found = {}
+    for word, reports in terminalreporter.stats.items():
+        for report in reports if word in ("passed", "failed", "error", "skipped") else ():
+            place, _, case = report.nodeid.rstrip("]").partition("providers/test_contract.py::")
+            if case and place in ("", "tests/"):
+                name, _, target = case.partition("[")
+                found.setdefault(name, {})[target] = word if word != "error" else "failed"
+    for line in lines_of(found):
+        terminalreporter.write_line(line)

@@ -233,7 +233,7 @@ class World:
         """Return the folders of all profiles of this state root."""
         found = []
         for folder, folders, _ in os.walk(os.path.join(self.state, "targets")):
-            if "sessions" in folders or any(name.startswith("session-audit.") for name in folders):
+            if "sessions" in folders:
                 found.append(folder)
         return found
 
@@ -241,8 +241,8 @@ class World:
         """Return the scratch folders that there are."""
         return [
             os.path.join(folder, name)
-            for folder in self.profile_dirs()
-            for name in os.listdir(folder)
+            for folder, names, _ in os.walk(os.path.join(self.state, "targets"))
+            for name in names
             if name.startswith("session-audit.")
         ]
 

@@ -176,6 +176,7 @@ class Monitor:
         self.session_id, self.record_path = launch.spec["session_id"], launch.spec["record_path"]
         self.runtime = runtimes.of_spec(launch.spec)
         self._engine = runtimes.is_engine(self.runtime)
+        self._shares_trace = self._engine and self.runtime.shared  # a FIFO that both sides see; else a pipe that is inherited
         self._reading, self._writing, self._words = reading, writing, b""
         self._sizes: dict[int, tuple[int, int]] = {}
         self._base_size = self._size = size
@@ -264,7 +265,7 @@ class Monitor:
     def _prepare(self) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._make_fifo(scratch.AGENT_INPUT, inside=True)
-        if self._engine and "file_trace_log_path" in self.spec:
+        if self._shares_trace and "file_trace_log_path" in self.spec:
             self._make_fifo(scratch.TRACE, inside=True)
         flags = os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         self._input_fd = os.open(self._make_fifo(scratch.TERMINAL_INPUT), flags)
@@ -292,11 +293,11 @@ class Monitor:
         if not self._engine:
             self._prepare()
         self._begin_trace()
-        if self._engine:
-            self.runtime.release(self.launch, self._size)
-            return
         try:
-            self._start()
+            if self._engine:
+                self.runtime.release(self.launch, self._size)
+            else:
+                self._start()
         finally:
             if self.launch.trace_fd >= 0:
                 os.close(self.launch.trace_fd)
@@ -321,7 +322,7 @@ class Monitor:
             return
         self._trace = trace.Collector(trace.open_log(self.spec["file_trace_log_path"]))
         self._trace.launched(self.spec["agent"], "cli", self.spec["mode"])
-        if self._engine:
+        if self._shares_trace:
             path = os.path.join(self.folder, scratch.TRACE)
             self._trace_fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
             return
@@ -347,7 +348,7 @@ class Monitor:
                 if _local.is_tracer(pid):
                     os.kill(pid, signal.SIGTERM)
             # Of a FIFO we hold both ends: what is not in it now will never be.
-            deadline = clock.monotonic_s() + (0 if self._engine else LAST_COMPARISON_S)
+            deadline = clock.monotonic_s() + (0 if self._shares_trace else LAST_COMPARISON_S)
             poller = select.poll()
             poller.register(self._trace_fd, select.POLLIN)
             while poller.poll(max(0.0, deadline - clock.monotonic_s()) * 1000) and self._read_trace():
@@ -645,7 +646,7 @@ class Monitor:
     def _finish(self) -> None:
         exit_status = self._exit_status if self._exit_status is not None else finish.FALLBACK_EXIT_STATUS
         self._end_trace(exit_status)
-        if not self._engine:
+        if not self._shares_trace:  # what a local engine has started here looks after its containers
             self._end_orphans()
         status = ""
         if self._lost:

@@ -116,8 +116,6 @@ def _prepare(options: "Any", git: workspace.Git) -> Plan:
     plan = Plan(runtime, agent, source, git)
     launch.check_state_for(runtime, options.share_state, plan.warnings)
     target, confined = runtime.TARGET.name, runtime.TARGET.kind != "local_process"
-    if file_trace_log and container and not runtime.shared:
-        raise PreconditionError("option --file-trace-log", "cannot be had in a virtual machine", "leave it out")
     trusts = confined and options.agent_autonomy == "yolo"
     argv = [*agent.command, *agent.autonomy[options.agent_autonomy], *(agent.trust if trusts else []), *(options.rest or [])]
     if why:

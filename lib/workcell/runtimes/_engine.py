@@ -30,7 +30,8 @@ ADAPTERS = "/run/workcell/adapter"
 ENTRY, ADAPTER, TRACER = (f"{ADAPTERS}/{name}.py" for name in ("container_entry", "pty_adapter", "file_trace"))
 # Where the host's files cannot be shared, these are made inside.
 OWN_FOLDER = "/state/tmp"
-OWN_ADAPTER = OWN_FOLDER + "/.workcell/pty_adapter.py"
+OWN_ADAPTER, OWN_TRACER = OWN_FOLDER + "/.workcell/pty_adapter.py", OWN_FOLDER + "/.workcell/file_trace.py"
+OWN_TRACE = OWN_FOLDER + "/.workcell-file-trace"
 OWN_SEED = OWN_FOLDER + "/.workcell-seed"
 
 TRACE = "/run/workcell/file-trace"
@@ -66,6 +67,20 @@ while True:
 os.close(fd)
 print("seeded", flush=True)
 wait(os.O_WRONLY | os.O_NONBLOCK, fifo)
+"""
+# The tracer's lines, until it lets go of its FIFO: what was read is written before that is seen. It outlives the signals that
+# all are told to end by.
+_READ = """
+import os, signal, sys, time
+for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT): signal.signal(number, signal.SIG_IGN)
+for _ in range(6000):
+    try: fd = os.open(sys.argv[1], os.O_RDONLY | os.O_NOFOLLOW); break
+    except OSError: time.sleep(0.01)
+else: sys.exit("no tracer")
+while True:
+    data = os.read(fd, 65536)
+    if not data: break
+    while data: data = data[os.write(1, data):]
 """
 # As send does it on this side: a FIFO by type, through no link, and never waiting for a reader.
 _TYPE = """
@@ -326,7 +341,7 @@ class Engine:
 
     def release(self, launch: Launch, size: tuple[int, int]) -> None:
         """Let the program run, which the container's first process waits for, on a terminal of a size (rows, columns)."""
-        self._feed(launch, b"".join(_seed(launch, size, None if self.shared else _local.adapter_path())))
+        self._feed(launch, b"".join(_seed(launch, size, self.shared)))
 
     def attach(self, scratch_dir: str, session_id: str, tty_fd: int) -> int:
         """Attach another client to the running container, in place of one that ended; the pid to wait for is its own."""
@@ -384,7 +399,13 @@ class Engine:
             if not _client_lives(_local.read_status(launch.scratch_dir) or {}):
                 return
             _pause(0.02)
-        command = [*self._exec(launch.scratch_dir, spec), "python3", "-I", "-S", "-c", _FEED, OWN_SEED, bubblewrap.INPUT]
+        run_inside = [*self._exec(launch.scratch_dir, spec), "python3", "-I", "-S", "-c"]
+        if launch.trace_fd >= 0:
+            words = [self._client(), *run_inside, _READ, OWN_TRACE]
+            actions = [(os.POSIX_SPAWN_DUP2, launch.trace_fd, 1)]
+            os.posix_spawn(words[0], words, self.client_env(spec), file_actions=actions)
+            os.close(launch.trace_fd)
+        command = [*run_inside, _FEED, OWN_SEED, bubblewrap.INPUT]
         # The program may end before its adapter was seen to listen; from the seed on, it was started.
         if b"seeded" in self.ask(spec, *command, timeout_s=START_S, stdin=seed).stdout:
             os.close(os.open(os.path.join(launch.scratch_dir, READY_FILE), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
@@ -633,7 +654,7 @@ def _entry() -> str:
         return stream.read()
 
 
-def _seed(launch: Launch, size: tuple[int, int], adapter: str | None) -> "Iterator[bytes]":
+def _seed(launch: Launch, size: tuple[int, int], shared: bool) -> "Iterator[bytes]":
     """Yield the records that container_entry.py reads."""
 
     def record(kind: bytes, name: "str | bytes", content: "str | bytes") -> bytes:
@@ -642,17 +663,19 @@ def _seed(launch: Launch, size: tuple[int, int], adapter: str | None) -> "Iterat
 
     for name, value in launch.environment.items():
         yield record(b"E", name, value)
+    files = {OWN_ADAPTER: _local.adapter_path()}
     settings = {"umask": f"{launch.umask:o}", "rows": str(size[0]), "columns": str(size[1]), "workspace": WORKSPACE}
     if "adapter_python" in launch.spec:
         settings["python"] = "\0".join(_python.words(_python.PLACE))
     if "file_trace_log_path" in launch.spec:
         settings["interval"] = str(trace.INTERVAL_S)
-        yield record(b"T", TRACER, TRACE)
+        files[OWN_TRACER] = _local.tracer_path()
+        yield record(b"T", TRACER, TRACE) if shared else record(b"T", OWN_TRACER, OWN_TRACE)
     for name, value in settings.items():
         yield record(b"S", name, value)
-    if adapter:
-        with open(adapter, "rb") as stream:
-            yield record(b"A", "", stream.read())
+    for name, source in () if shared else files.items():
+        with open(source, "rb") as stream:
+            yield record(b"A", name, stream.read())
     if launch.home_seed:
         import io
         import tarfile

@@ -89,7 +89,7 @@ def remember(path: str, answer: str) -> None:
 def _sources() -> list[bytes]:
     """Return the files that run in a container."""
     found = []
-    for name in ("pty_adapter.py", "container_entry.py", "file_trace.py"):
+    for name in ("pty_adapter.py", "container_entry.py", "file_trace.py", "self_test.py"):
         with open(os.path.join(layout.data_dir("adapter"), name), "rb") as stream:
             found.append(stream.read())
     return found
