@@ -11,6 +11,7 @@ MANAGED_READONLY = "managed-readonly"
 MANAGED_MUTABLE = "managed-mutable"
 UNCONFINED = "lower-assurance-unconfined"
 DEBUG_COMMAND = "lower-assurance-debug-command"
+PACKAGE_MUTATION = "lower-assurance-package-mutation"
 NO_DIGEST = ""
 
 _NATIVE_SANDBOX = {
@@ -58,6 +59,8 @@ def _shared(spec: "dict[str, Any]") -> dict[str, str]:
         observability = "lower-assurance-host-transcript"
     elif spec.get("debug_log_path"):
         observability = "lower-assurance-host-debug-log"
+    elif spec.get("file_trace_log_path"):
+        observability = "lower-assurance-host-file-trace"
     else:
         observability = "managed-metadata-only"
     mutability = ("session" if autonomy == "prompt" else "readonly") if codex else "not-applicable"
@@ -113,6 +116,11 @@ LAUNCH_KEYS = (
     "session_assurance_initial"
 ).split()
 
+CHANGE_KEYS = (
+    "profile mode agent workspace reason codex_rules_mutability_effective_final codex_rules_assurance_effective_final "
+    "session_assurance_final"
+).split()
+
 EXIT_KEYS = (
     "profile mode agent workspace execution_path workspace_control_plane workspace_repo_mcp exit_status cache_profile "
     "cache_assurance container_assurance autonomy_assurance observability_assurance log_level debug_log_enabled "
@@ -131,20 +139,34 @@ def launch(spec: "dict[str, Any]", record: "dict[str, Any]") -> list[tuple[str, 
     return [(key, values[key]) for key in LAUNCH_KEYS]
 
 
-def exit_full(spec: "dict[str, Any]", record: "dict[str, Any]", exit_status: int, reason: str) -> list[tuple[str, str]]:
+def assurance_change(spec: "dict[str, Any]", final: str, reason: str) -> list[tuple[str, str]]:
+    """Return the pairs of the `assurance-change` event, which comes before `exit` where an end is worth less than the start."""
+    values = _final(spec, final) | {"reason": reason}
+    return [(key, values[key]) for key in CHANGE_KEYS]
+
+
+def exit_full(
+    spec: "dict[str, Any]", record: "dict[str, Any]", exit_status: int, reason: str, final: str
+) -> list[tuple[str, str]]:
     """Return the pairs of the full `exit` event; a reason (a word) is added when there is one."""
-    values = _shared(spec) | {key: record[key] for key in _FROM_RECORD}
+    values = _final(spec, final) | {key: record[key] for key in _FROM_RECORD}
     values["container_assurance"] = values["session_assurance_initial"] = record["initial_assurance"]
-    values["session_assurance_final"] = record["current_assurance"]
     values["exit_status"] = str(exit_status)
-    values["package_mutation_downgraded"] = "0"
+    values["package_mutation_downgraded"] = "1" if final == PACKAGE_MUTATION else "0"
     pairs = [(key, values[key]) for key in EXIT_KEYS]
     return [*pairs, ("reason", reason)] if reason else pairs
 
 
-def exit_short(record: "dict[str, Any]", source: str, exit_status: int, reason: str) -> list[tuple[str, str]]:
+def _final(spec: "dict[str, Any]", final: str) -> dict[str, str]:
+    values = _shared(spec) | {"session_assurance_final": final}
+    if spec["agent"] == "codex" and final == PACKAGE_MUTATION:
+        values["codex_rules_mutability_effective_final"] = "session"
+        values["codex_rules_assurance_effective_final"] = "lower-assurance-session-rules"
+    return values
+
+
+def exit_short(source: str, exit_status: int, reason: str, final: str) -> list[tuple[str, str]]:
     """Return the pairs of the short `exit` event, for a session whose launch spec is gone or that somebody else ends."""
-    final = record.get("current_assurance") or "managed-mutable"
     pairs = [("source", source), ("exit_status", str(exit_status)), ("final_assurance", final)]
     return [*pairs, ("reason", reason)] if reason else pairs
 

@@ -38,15 +38,20 @@ def write_down(
     if not record.is_terminal(fields):
         if spec is not None:
             _keep_transcript(fields, spec, folder)
-        # Only who ends it in the monitor's place can find an end that was written down already.
-        if not (source and audit.has_event(log, session_id, "exit", fields["target_provider"])):
+        # Only who ends it in the monitor's place can find what was written down already.
+        provider = fields["target_provider"]
+        change = _mutation(spec, folder) if spec is not None else ""
+        final = events.PACKAGE_MUTATION if change else fields["current_assurance"] or events.MANAGED_MUTABLE
+        if spec is not None and change and not (source and audit.has_event(log, session_id, "assurance-change", provider)):
+            changed = events.assurance_change(spec, final, change)
+            audit.append_event(log, "assurance-change", session_id, changed, record_path=path)
+        if not (source and audit.has_event(log, session_id, "exit", provider)):
             if spec is not None and not source:
-                pairs = events.exit_full(spec, fields, exit_status, reason)
+                pairs = events.exit_full(spec, fields, exit_status, reason, final)
             else:
-                pairs = events.exit_short(fields, source, exit_status, reason)
+                pairs = events.exit_short(source, exit_status, reason, final)
             audit.append_event(log, "exit", session_id, pairs, record_path=path)
         stopping = fields["status"] == "stopping" or bool(folder and scratch.stop_requested(folder))
-        final = fields["current_assurance"] or "managed-mutable"
         now = clock.utc_now()
         fields = record.update(
             path,
@@ -77,6 +82,20 @@ def write_down(
             runtime.delete(folder, session_id)
         scratch.remove(folder)
     return fields
+
+
+def _mutation(spec: "dict[str, Any]", folder: str) -> str:
+    """Return why a session's end is worth less than its start: its agent may have changed the programs that it ran. "" else.
+
+    What cannot be told is not taken for unchanged.
+    """
+    if spec.get("container_mutability") != "ephemeral" or not os.path.lexists(os.path.join(folder, scratch.READY_FLAG)):
+        return ""
+    try:
+        return "package-mutation" if runtimes.of_spec(spec).has_changed_programs(folder) else ""
+    except WorkcellError as error:
+        cli.complain(f"{spec['session_id']}: what was changed in its container is not known: {error}")
+        return "package-mutation-unconfirmed"
 
 
 def _keep_transcript(fields: "dict[str, Any]", spec: "dict[str, Any]", folder: str) -> None:

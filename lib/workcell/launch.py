@@ -169,6 +169,8 @@ def base_environment(
         env |= {name: os.environ[name] for name in ("USER", "LOGNAME") if name in os.environ}
     if has_image:
         del env["PATH"]  # the image's own, and its own programs and locales
+        if spec["container_mutability"] == "ephemeral":
+            env["WORKCELL_PERSISTED_ASSURANCE_FILE"] = "/var/" + runtimes.by_provider(spec["target_provider"]).WORD
         env["SHELL"] = "/bin/sh"
     env |= {name: os.environ[name] for name in (("TZ", "COLORTERM") if has_image else _LOCALE) if name in os.environ}
     if not any(name in env for name in ("LANG", "LC_ALL", "LC_CTYPE")):

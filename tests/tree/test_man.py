@@ -160,7 +160,7 @@ def test_the_page_of_records_names_each_live_status():
 
 
 def test_the_page_of_the_audit_log_has_each_key_and_each_event_that_is_written():
-    assert named([*events.LAUNCH_KEYS, *events.EXIT_KEYS], "man5/workcell-audit-log.5") == []
+    assert named([*events.LAUNCH_KEYS, *events.EXIT_KEYS, *events.CHANGE_KEYS], "man5/workcell-audit-log.5") == []
     written = set()
     for name in project_files():
         if not name.startswith(("bin/", "lib/")):

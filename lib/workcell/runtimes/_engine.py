@@ -15,7 +15,7 @@ import signal
 import termios
 import tty
 
-from workcell import clock, layout, run, scratch, trace
+from workcell import clock, events, layout, run, scratch, trace
 from workcell.errors import CannotTellError, PreconditionError, UsageError, WorkcellError
 from workcell.runtimes import Launch, State, Target, _image, _local, _python, _seccomp, bubblewrap
 
@@ -46,6 +46,11 @@ SETTLE_S = 3.0  # an engine may learn of an end a little after the kernel
 START_S = 120.0
 PIDS_LIMIT = "4096"
 
+# Where an image's programs are, and what its package managers write down of them.
+_PROGRAMS = tuple(
+    b"/" + folder + b"/"
+    for folder in b"usr bin sbin lib lib32 lib64 opt nix var/lib/dpkg var/lib/rpm var/lib/pacman var/lib/apk".split()
+)
 _NAME = re.compile(r"workcell-[A-Za-z0-9][A-Za-z0-9_.-]*")
 _IMAGE_ID = re.compile(r"[0-9a-f]{64}")
 _LISTED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]+")
@@ -101,6 +106,8 @@ class Engine:
     shared: the engine's containers run on this machine's kernel and see its files. A docker client may also talk to an engine
     in a virtual machine: that one shares the workspace, but no FIFO, and its process ids mean nothing here.
     """
+
+    WORD = "lib/workcell/session-assurance"  # below /var: where a wrapper in the image says that packages were changed
 
     def __init__(self, target: Target, program: str, *, shared: bool) -> None:
         self.TARGET, self.program, self.shared = target, program, shared
@@ -383,6 +390,7 @@ class Engine:
             if self.shared:
                 _local._close_all_but({0, 1, 2})
                 fd = os.open(os.path.join(launch.scratch_dir, SEED_FILE), os.O_WRONLY | os.O_NOFOLLOW)
+                self._offer_word(launch)
                 view = memoryview(seed)
                 while view:
                     view = view[os.write(fd, view) :]
@@ -400,6 +408,7 @@ class Engine:
                 return
             _pause(0.02)
         run_inside = [*self._exec(launch.scratch_dir, spec), "python3", "-I", "-S", "-c"]
+        self._offer_word(launch)
         if launch.trace_fd >= 0:
             words = [self._client(), *run_inside, _READ, OWN_TRACE]
             actions = [(os.POSIX_SPAWN_DUP2, launch.trace_fd, 1)]
@@ -409,6 +418,24 @@ class Engine:
         # The program may end before its adapter was seen to listen; from the seed on, it was started.
         if b"seeded" in self.ask(spec, *command, timeout_s=START_S, stdin=seed).stdout:
             os.close(os.open(os.path.join(launch.scratch_dir, READY_FILE), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+
+    def _offer_word(self, launch: Launch) -> None:
+        """Put an empty file of the agent's into a container that may be changed: see WORD."""
+        if launch.spec["container_mutability"] != "ephemeral":
+            return
+        import io
+        import tarfile
+
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as archive:
+            entry = tarfile.TarInfo(self.WORD)
+            entry.mode, entry.uid, entry.gid = 0o600, launch.spec["uid"], launch.spec["gid"]
+            archive.addfile(entry)
+        try:
+            name = self._name(launch.scratch_dir, launch.spec)
+            self.ask(launch.spec, "cp", "-", f"{name}:/var", stdin=buffer.getvalue())
+        except WorkcellError:
+            return  # then a wrapper has nowhere to say it, and the engine's own list is what there is
 
     def _exec(self, scratch_dir: str, spec: "dict[str, Any]") -> list[str]:
         return ["exec", "--interactive", "--user", f"{spec['uid']}:{spec['gid']}", self._name(scratch_dir, spec)]
@@ -535,6 +562,21 @@ class Engine:
             # One that was started again is another container: what ran in the session's is gone.
             return State(False) if began and found.get("StartedAt") != began else State(True)
         return None if pid == status.get("child-pid") else State(False)
+
+    def has_changed_programs(self, scratch_dir: str) -> bool:
+        """Say of a container that has ended whether the programs of its image were changed: the engine lists what was, and a
+        package manager's wrapper inside may have left its word. Raises CannotTellError.
+
+        Names are the agent's own, and may hold anything; but none of them makes a line less.
+        """
+        spec = scratch.read_spec(scratch_dir)
+        name = self._name(scratch_dir, spec)
+        listed = self.ask(spec, "diff", name, timeout_s=REMOVE_S)
+        if listed.exit_status != 0:
+            raise CannotTellError(self.program, listed.reason(), "see that the engine answers")
+        if any(line[2:].startswith(_PROGRAMS) for line in listed.stdout.splitlines()):
+            return True
+        return _first_line(self.ask(spec, "cp", f"{name}:/var/{self.WORD}", "-").stdout) == events.PACKAGE_MUTATION.encode()
 
     # --- a container that another implementation has made, known by its name alone
 
@@ -717,6 +759,20 @@ def _read_small(path: str, limit_bytes: int = 200) -> str:
         return ""
     finally:
         os.close(fd)
+
+
+def _first_line(archive: bytes) -> bytes:
+    """Return the first line of the regular file that a tar archive begins with, b"" for anything else."""
+    import io
+    import tarfile
+
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as entries:
+            first = entries.next()
+            content = entries.extractfile(first) if first is not None and first.isreg() else None
+            return content.readline(200).rstrip(b"\n") if content is not None else b""
+    except (tarfile.TarError, ValueError, OSError):
+        return b""
 
 
 def _let_go(fifo: str) -> None:
