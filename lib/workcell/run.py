@@ -6,7 +6,6 @@ git is on the way of every start, so it is run by posix_spawn(3): importing subp
 import errno
 import os
 import select
-import signal
 
 from workcell import clock
 from workcell.errors import PreconditionError, WorkcellError
@@ -15,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_SIGKILL, _SIGPIPE = 9, 13  # signal(7), the same everywhere; the module costs more than all others that start needs at first
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -74,9 +74,7 @@ class _Running:
             *((os.POSIX_SPAWN_DUP2, fd, fd) for fd in pass_fds),  # dup2 onto itself clears close-on-exec here
         ]
         try:
-            self._pid = os.posix_spawn(
-                program, argv, dict(env), file_actions=actions, setsigmask=[], setsigdef=[signal.SIGPIPE]
-            )
+            self._pid = os.posix_spawn(program, argv, dict(env), file_actions=actions, setsigmask=[], setsigdef=[_SIGPIPE])
         except OSError as error:
             self.close()
             raise WorkcellError(argv[0], error.strerror or str(error), "see that it can be run") from None
@@ -99,7 +97,7 @@ class _Running:
         os.close(self._out)
         os.close(self._err)
         if self._pid:
-            os.kill(self._pid, signal.SIGKILL)
+            os.kill(self._pid, _SIGKILL)
             os.waitpid(self._pid, 0)
 
 
