@@ -12,7 +12,7 @@ import select
 import signal
 import struct
 
-from workcell import clock, console, live, record, replay, scratch, terminal
+from workcell import clock, console, host, live, record, replay, scratch, terminal
 from workcell.errors import UsageError, WorkcellError
 
 REPLAY_BYTES = 64 << 10
@@ -220,7 +220,7 @@ class Client:
     def run(self) -> str:
         """Relay until the detach sequence (`detached`), the end of the session (`ended`) or of the terminal (`hangup`)."""
         near_end_until = 0.0
-        wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        wake_read, wake_write = host.pipe()
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         poller = select.poll()
         poller.register(wake_read, select.POLLIN)

@@ -7,7 +7,7 @@ that the record calls its monitor is one. The record and the audit log are writt
 import os
 import signal
 
-from workcell import clock, finish, live, record, runtimes, scratch
+from workcell import clock, finish, host, live, record, runtimes, scratch
 from workcell.errors import CannotTellError, WorkcellError
 
 TYPE_CHECKING = False
@@ -50,11 +50,7 @@ def monitor_lives(fields: "dict[str, Any]") -> bool:
     pid, folder = str(fields["monitor_pid"]), str(fields["session_audit_dir"])
     if not pid.isdigit() or pid.startswith("0") or not folder:
         return False
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as stream:
-            words = stream.read().replace(b"\0", b" ")
-    except OSError:
-        return False
+    words = host.command_line(int(pid)).replace(b"\0", b" ")
     _, found, rest = words.partition(b" session monitor --state-file ")
     return bool(found) and os.fsencode(os.path.join(folder, "session-monitor.env")) in rest
 

@@ -7,7 +7,7 @@ import io
 import os
 import stat
 
-from workcell import agents, clock, events, ids, layout, liveness, record, runtimes, scratch, workspace
+from workcell import agents, clock, events, host, ids, layout, record, runtimes, scratch, workspace
 from workcell.errors import PreconditionError, UsageError, WorkcellError
 
 TYPE_CHECKING = False
@@ -306,7 +306,7 @@ def new_spec(
     spec = {
         "version": 1,
         "session_id": session_id,
-        "boot_id": liveness.boot_id() or "unknown",
+        "boot_id": host.boot_id(),
         "profile": profile,
         "target_kind": target.kind,
         "target_provider": target.provider,

@@ -7,7 +7,7 @@ import os
 import sys
 from operator import itemgetter
 
-from workcell import output, record, safe_open
+from workcell import host, output, record, safe_open
 from workcell.canonical import BLANKS
 from workcell.errors import NotFoundError, UnreadableError
 
@@ -130,7 +130,7 @@ def _collect(problems: "list[WorkcellError]", choose: "Choose", make: "Callable[
 
     listed = record.listed(problems)
     one_root = len({number for number, _, _ in listed}) == 1  # of two, each record of the second depends on the first
-    if one_root and sum(len(names) for _, _, names in listed) >= MANY and len(os.sched_getaffinity(0)) > 1:
+    if one_root and sum(len(names) for _, _, names in listed) >= MANY and host.processors() > 1:
         found = _read_by_two(listed, problems, read)
     else:
         found = read(listed, problems)

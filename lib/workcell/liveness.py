@@ -6,7 +6,7 @@ that is touched is the monitor's, by a probe that lets go at once.
 
 import os
 
-from workcell import scratch
+from workcell import host, scratch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,15 +79,6 @@ def look(fields: "dict[str, Any]", path: str, ask: bool = False) -> "tuple[dict[
     return fields, found
 
 
-def boot_id() -> str:
-    """Return the kernel's id of this boot, "" where there is none (proc(5), random/boot_id)."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
-            return stream.read().strip()
-    except OSError:
-        return ""
-
-
 def other_boot(folder: str) -> bool:
     """Say whether a scratch folder was made before this boot: nothing that it names can still run."""
     from workcell.errors import WorkcellError
@@ -96,7 +87,7 @@ def other_boot(folder: str) -> bool:
         recorded = scratch.read_spec(folder)["boot_id"]
     except WorkcellError:
         return False
-    return bool(recorded) and recorded != boot_id()
+    return bool(recorded) and recorded != host.boot_id()
 
 
 def _gone_without_folder(fields: "dict[str, Any]", folder: str) -> bool:
@@ -110,7 +101,7 @@ def _gone_without_folder(fields: "dict[str, Any]", folder: str) -> bool:
 
     if _local.session_processes(str(fields["session_id"])):
         return False
-    ticks = _local.start_ticks(int(pid))
+    ticks = host.start_mark(int(pid))
     if ticks is None:
         return True
     import calendar

@@ -4,7 +4,6 @@ start forks it before anything of the session exists; it takes part in nothing u
 start that died. From then on it is the only client of the sandbox and the only writer of the console log.
 """
 
-import ctypes
 import errno
 import fcntl
 import json
@@ -15,7 +14,7 @@ import struct
 import termios
 import time
 
-from workcell import clock, console, finish, layout, record, runtimes, scratch, trace
+from workcell import clock, console, finish, host, layout, record, runtimes, scratch, trace
 from workcell.errors import WorkcellError
 from workcell.run import exit_status_of
 from workcell.runtimes import _local
@@ -34,7 +33,6 @@ TOUCH_EVERY_S = 3600.0
 REPAINT_S = 0.06
 LAST_COMPARISON_S = 2.0
 LARGEST_SIDE = 10_000
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 class Channel:
@@ -263,7 +261,7 @@ class Monitor:
             _log(str(error))
 
     def _prepare(self) -> None:
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        host.become_subreaper()
         self._make_fifo(scratch.AGENT_INPUT, inside=True)
         if self._shares_trace and "file_trace_log_path" in self.spec:
             self._make_fifo(scratch.TRACE, inside=True)
@@ -272,7 +270,7 @@ class Monitor:
         self._control_fd = os.open(self._make_fifo(scratch.CONTROL), flags)
         limit = self.spec.get("transcript_limit_bytes", console.DEFAULT_LIMIT_BYTES)
         self._console = console.Writer(os.path.join(self.folder, scratch.CONSOLE), limit, self._size)
-        self._wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wake_read, wake_write = host.pipe()
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
@@ -326,7 +324,7 @@ class Monitor:
             path = os.path.join(self.folder, scratch.TRACE)
             self._trace_fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
             return
-        self._trace_fd, self.launch.trace_fd = os.pipe2(os.O_CLOEXEC)
+        self._trace_fd, self.launch.trace_fd = os.pipe()
         os.set_blocking(self._trace_fd, False)
 
     def _read_trace(self) -> bool:
@@ -556,7 +554,7 @@ class Monitor:
     def _watch(self, pid: int) -> None:
         """Look after the container's first process itself: a client may wait on for one that was started again."""
         try:
-            self._first_fd = os.pidfd_open(pid) if pid > 1 else -1
+            self._first_fd = host.pidfd(pid) if pid > 1 else -1
         except OSError:
             return
         if self._first_fd >= 0:
@@ -608,7 +606,7 @@ class Monitor:
         self._choose_size()
 
     def _choose_size(self) -> None:
-        for pid in [pid for pid in self._sizes if not os.path.exists(f"/proc/{pid}")]:
+        for pid in [pid for pid in self._sizes if not host.is_there(pid)]:
             del self._sizes[pid]
         writer, size = next(reversed(self._sizes.items())) if self._sizes else (0, self._base_size)
         self._console.name_writer(writer)
@@ -744,8 +742,15 @@ def wait_for_end(pid: int, timeout_s: float) -> bool:
         time.sleep(min(timeout_s, 0.05))
         return False
     try:
-        pidfd = os.pidfd_open(pid)
+        pidfd = host.pidfd(pid)
     except ProcessLookupError:
+        return True
+    if pidfd < 0:
+        deadline = clock.monotonic_s() + timeout_s
+        while host.start_mark(pid) is not None:
+            if clock.monotonic_s() > deadline:
+                return False
+            time.sleep(0.02)
         return True
     try:
         poller = select.poll()

@@ -83,6 +83,8 @@ def _names(fd: int) -> "Iterator[tuple[bytes, bool]]":
 
 def _enter(name: "str | bytes", dir_fd: int) -> int:
     """Return a descriptor of a folder that can be emptied: one of ours that is closed to us is opened first."""
+    if not hasattr(os, "O_PATH"):
+        return os.open(name, os.O_RDONLY | _FOLDER, dir_fd=dir_fd)
     found = os.open(name, os.O_PATH | _FOLDER, dir_fd=dir_fd)
     try:
         mode = stat.S_IMODE(os.fstat(found).st_mode)

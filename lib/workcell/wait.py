@@ -7,7 +7,7 @@ import os
 import select
 import signal
 
-from workcell import clock, live, scratch
+from workcell import clock, host, live, scratch
 from workcell.errors import WorkcellError
 
 TYPE_CHECKING = False
@@ -91,7 +91,8 @@ def _monitor(session: live.Session) -> int | None:
         pid = str(session.fields["monitor_pid"])
         if not scratch.lock_is_held(lock) or not pid.isdigit():
             return None
-        return os.pidfd_open(int(pid))
+        pidfd = host.pidfd(int(pid))
+        return pidfd if pidfd >= 0 else None
     except OSError:
         return None
     finally:

@@ -8,7 +8,7 @@ import functools
 import os
 import stat
 
-from workcell import layout, run
+from workcell import atomic, host, layout, run
 from workcell.errors import PreconditionError, WorkcellError
 
 BRANCH_PREFIX = "workcell/session-"
@@ -77,11 +77,10 @@ class Git:
 
     def __init__(self, folders: "list[str]") -> None:
         lines = ["[safe]\n", *(f"\tdirectory = {_quoted(folder)}\n" for folder in folders)]
-        self._config = os.memfd_create("gitconfig", os.MFD_CLOEXEC)
-        os.write(self._config, os.fsencode("".join(lines)))
+        self._config, place = _readable_by_others(os.fsencode("".join(lines)))
         self.env = _fixed_environment() | {
             "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_GLOBAL": f"/proc/{os.getpid()}/fd/{self._config}",
+            "GIT_CONFIG_GLOBAL": place,
         }
         self.pass_fds: list[int] = []  # descriptors that each git inherits
         self.neutral = [
@@ -167,6 +166,21 @@ def _fixed_environment() -> dict[str, str]:
         "GIT_TRACE2_EVENT": "0",
         "GIT_TRACE2_PERF": "0",
     }
+
+
+def _readable_by_others(content: bytes) -> tuple[int, str]:
+    """Return (a descriptor to be kept, the path by which a git reads what it has)."""
+    fd = host.memory_file(content)
+    place = f"/proc/{os.getpid()}/fd/{fd}"
+    if not os.path.exists(place):
+        import hashlib
+
+        # By its content, so that it can stay: whoever needs the same finds it.
+        folder = layout.cache_dir()
+        place = os.path.join(folder, "gitconfig-" + hashlib.sha256(content).hexdigest()[:16])
+        atomic.make_dir(folder)
+        atomic.replace_file(place, content)
+    return fd, place
 
 
 def _quoted(path: str) -> str:

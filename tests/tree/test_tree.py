@@ -15,11 +15,11 @@ from tree_support import BIN, LIB, executables, header, modules, project_files, 
 # Which module may import which: only from its own floor and from those below. What is not named here is on the fourth.
 FLOORS = {
     1: "errors clock validators",
-    2: "layout ids safe_open atomic lock quoting canonical fastjson schema redact output cli",
+    2: "host layout ids safe_open atomic lock quoting canonical fastjson schema redact output cli",
     3: "record listing audit keys seal ocsf logs console replay scratch liveness",
 }
 # A session that runs is looked for by its runtime, which is imported only when there is one.
-UPWARDS_IN_FUNCTIONS = {("liveness", "runtimes"), ("liveness", "runtimes._local")}
+UPWARDS_IN_FUNCTIONS = {("liveness", "runtimes"), ("liveness", "runtimes._local"), ("host", "run")}
 
 READERS = {"list": (), "show": ("--id",), "timeline": ("--id",), "logs": ("--kind", "audit", "--id")}
 NOT_FOR_VERIFY = ("plumbum", "jsonschema", "subprocess")

@@ -15,7 +15,7 @@ import signal
 import termios
 import tty
 
-from workcell import clock, events, layout, run, scratch, trace
+from workcell import clock, events, host, layout, run, scratch, trace
 from workcell.errors import CannotTellError, PreconditionError, UsageError, WorkcellError
 from workcell.runtimes import Launch, State, Target, _image, _local, _python, _seccomp, bubblewrap
 
@@ -375,7 +375,7 @@ class Engine:
             pid = _local.fork_on_terminal(tty_fd, {3: errors}, 0o077, execute)
         finally:
             os.close(errors)
-        _local.note(scratch_dir, {"client-pid": pid, "client-ticks": _local.start_ticks(pid)})
+        _local.note(scratch_dir, {"client-pid": pid, "client-ticks": host.start_mark(pid)})
         return pid
 
     def _feed(self, launch: Launch, seed: bytes) -> None:
@@ -642,7 +642,7 @@ class Engine:
         if pid:
             identity = str(status.get("container-id") or _read_small(os.path.join(scratch_dir, ID_FILE)))
             try:
-                _local.send_signal(pid, signum, lambda: _is_first(pid, identity, session_id))
+                host.send_signal(pid, signum, lambda: _is_first(pid, identity, session_id))
                 return
             except PermissionError:
                 pass
@@ -785,7 +785,7 @@ def _let_go(fifo: str) -> None:
 
 def _is_first(pid: int, identity: str, session_id: str) -> bool:
     """Say whether a process lives and is of the container with this id: its control group says so, or its environment."""
-    if _local.start_ticks(pid) is None:
+    if host.start_mark(pid) is None:
         return False
     try:
         with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as stream:
@@ -799,27 +799,19 @@ def _is_first(pid: int, identity: str, session_id: str) -> bool:
 
 def _has_watcher(identity: str) -> bool:
     """Say whether a conmon(8) of a container lives: it tells podman of the end."""
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/cmdline", "rb") as stream:
-                    words = stream.read().split(b"\0")
-            except OSError:
-                continue
-            if os.path.basename(words[0]) == b"conmon" and os.fsencode(identity) in words:
-                return True
-    return False
+    lines = (host.command_line(pid).split(b"\0") for pid in host.processes())
+    return any(os.path.basename(words[0]) == b"conmon" and os.fsencode(identity) in words for words in lines)
 
 
 def _client_lives(status: "dict[str, Any]") -> bool:
     pid, ticks = status.get("client-pid"), status.get("client-ticks")
-    return type(pid) is int and ticks is not None and _local.start_ticks(pid) == ticks
+    return type(pid) is int and ticks is not None and host.start_mark(pid) == ticks
 
 
 def _end_client(status: "dict[str, Any]") -> None:
     if _client_lives(status):
         try:
-            _local.send_signal(status["client-pid"], signal.SIGKILL, lambda: _client_lives(status))
+            host.send_signal(status["client-pid"], signal.SIGKILL, lambda: _client_lives(status))
         except PermissionError as error:
             raise CannotTellError("engine client", error.strerror or "", "try again") from None
         deadline = clock.monotonic_s() + 5

@@ -6,7 +6,7 @@ import signal
 import stat
 import sys
 
-from workcell import layout
+from workcell import host, layout
 from workcell.errors import PreconditionError
 from workcell.runtimes import State
 from workcell.scratch import AGENT_INPUT, STATUS_FILE
@@ -31,11 +31,7 @@ def tracer_path() -> str:
 
 def is_tracer(pid: int) -> bool:
     """Say whether a process is a tracer, by its command line; a liar only gets a TERM."""
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as stream:
-            return os.fsencode(tracer_path()) in stream.read().split(b"\0")
-    except OSError:
-        return False
+    return os.fsencode(tracer_path()) in host.command_line(pid).split(b"\0")
 
 
 def adapter_for(python: str) -> str:
@@ -193,72 +189,38 @@ def read_status(scratch_dir: str) -> "dict[str, Any] | None":
             merged.update(value)
 
 
-def start_ticks(pid: int) -> int | None:
-    """Return the start time of a process in clock ticks since boot (proc_pid_stat(5), field 22), None where it is gone.
-
-    A zombie counts as gone.
-    """
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stream:
-            fields = stream.read().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return None if len(fields) < 20 or fields[0] in (b"Z", b"X") else int(fields[19])
-
-
 def session_processes(session_id: str) -> list[int]:
     """Return the processes whose environment names this session; those of other users cannot be seen unless we are root."""
     mark = b"WORKCELL_SESSION_ID=" + os.fsencode(session_id)
     found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
+    for pid in host.processes():
+        if pid != os.getpid():
             try:
-                with open(f"/proc/{name}/environ", "rb") as stream:
+                with open(f"/proc/{pid}/environ", "rb") as stream:
                     environment = stream.read()
             except OSError:
                 continue
-            if mark in environment.split(b"\0") and start_ticks(int(name)) is not None:
-                found.append(int(name))
+            if mark in environment.split(b"\0") and host.start_mark(pid) is not None:
+                found.append(pid)
     return found
 
 
 def descendants(pid: int) -> list[int]:
     """Return the pids of all processes below one, as the kernel's parent links have them now."""
     children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as stream:
-                    fields = stream.read().rpartition(b")")[2].split()
-                children.setdefault(int(fields[1]), []).append(int(name))
-            except (OSError, IndexError, ValueError):
-                continue
+    for process in host.processes():
+        try:
+            with open(f"/proc/{process}/stat", "rb") as stream:
+                fields = stream.read().rpartition(b")")[2].split()
+            children.setdefault(int(fields[1]), []).append(process)
+        except (OSError, IndexError, ValueError):
+            continue
     found, queue = [], [pid]
     while queue:
         for child in children.get(queue.pop(), []):
             found.append(child)
             queue.append(child)
     return found
-
-
-def send_signal(pid: int, signum: int, proof: "Callable[[], bool]") -> bool:
-    """Send a signal to a process that `proof` recognises, with no chance to hit another that got its pid meanwhile.
-
-    pidfd_open(2) pins the process first; say whether the signal was delivered.
-    """
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return False
-    try:
-        if not proof():
-            return False
-        signal.pidfd_send_signal(pidfd, signum)
-        return True
-    except ProcessLookupError:
-        return False
-    finally:
-        os.close(pidfd)
 
 
 def ended(status: "dict[str, Any]") -> State:

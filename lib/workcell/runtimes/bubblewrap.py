@@ -8,7 +8,7 @@ The root of the sandbox is a list of what it may see, not the host's root with h
 import os
 import signal
 
-from workcell import layout, run, trace
+from workcell import host, layout, run, trace
 from workcell import workspace as workspaces
 from workcell.agents import SYSTEM_PREFIXES, in_system
 from workcell.errors import PreconditionError
@@ -105,12 +105,11 @@ def _unused_uid() -> int:
     import pwd
 
     taken = set()
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                taken.add(os.stat(f"/proc/{name}").st_uid)
-            except OSError:
-                continue
+    for pid in host.processes():
+        try:
+            taken.add(os.stat(f"/proc/{pid}").st_uid)
+        except OSError:
+            continue
     ranges = list(_subordinate_ranges())
     for uid in range(_FIRST_UID, _LAST_UID + 1):
         if uid in taken or any(first <= uid < first + count for first, count in ranges):
@@ -411,9 +410,7 @@ def start(launch: Launch, tty_fd: int) -> int:
     if launch.trace_fd >= 0:
         keep[TRACE_FD] = os.dup(launch.trace_fd)
     for number, content in contents.items():
-        keep[number] = os.memfd_create("workcell", os.MFD_CLOEXEC)
-        os.write(keep[number], content)
-        os.lseek(keep[number], 0, os.SEEK_SET)
+        keep[number] = host.memory_file(content)
 
     def execute() -> "NoReturn":
         _leave_keyring()
@@ -469,7 +466,7 @@ def shuts_abstract_sockets(network: str) -> bool:
 def _is_sandbox(pid: int, namespace: object) -> bool:
     """Say whether a process is the first one of a sandbox: in its pid namespace, which nothing else shares by chance."""
     try:
-        return os.stat(f"/proc/{pid}/ns/pid").st_ino == namespace and _local.start_ticks(pid) is not None
+        return os.stat(f"/proc/{pid}/ns/pid").st_ino == namespace and host.start_mark(pid) is not None
     except OSError:
         return False
 
@@ -496,10 +493,10 @@ def kill(scratch_dir: str, session_id: str, signum: int) -> None:
     status = _local.read_status(scratch_dir) or {}
     pid, namespace = status.get("child-pid"), status.get("pid-namespace")
     if type(pid) is int and pid > 1:
-        _local.send_signal(pid, signum, lambda: _is_sandbox(pid, namespace))
+        host.send_signal(pid, signum, lambda: _is_sandbox(pid, namespace))
     elif signum == signal.SIGKILL:
         for process in _local.session_processes(session_id):
-            _local.send_signal(process, signum, lambda p=process: p in _local.session_processes(session_id))  # type: ignore[misc]
+            host.send_signal(process, signum, lambda p=process: p in _local.session_processes(session_id))  # type: ignore[misc]
 
 
 def delete(scratch_dir: str, session_id: str) -> None:

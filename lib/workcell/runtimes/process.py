@@ -7,7 +7,7 @@ ends with it: the adapter is their subreaper (prctl(2)), and a kill goes to all 
 import os
 import signal
 
-from workcell import clock, trace
+from workcell import clock, host, trace
 from workcell.runtimes import Launch, State, Target, _local
 
 TYPE_CHECKING = False
@@ -44,7 +44,7 @@ def start(launch: Launch, tty_fd: int) -> int:
 
     keep = {TRACE_FD: launch.trace_fd} if launch.trace_fd >= 0 else {}
     pid = _local.fork_on_terminal(tty_fd, keep, launch.umask, execute)
-    _local.note(launch.scratch_dir, {"child-pid": pid, "start-ticks": _local.start_ticks(pid)})
+    _local.note(launch.scratch_dir, {"child-pid": pid, "start-ticks": host.start_mark(pid)})
     return pid
 
 
@@ -54,7 +54,7 @@ def ended(scratch_dir: str, exit_status: int) -> None:
 
 
 def _adapter_lives(pid: int, ticks: object) -> bool:
-    return pid > 1 and _local.start_ticks(pid) == ticks and ticks is not None
+    return pid > 1 and host.start_mark(pid) == ticks and ticks is not None
 
 
 def state(scratch_dir: str, session_id: str, ask: bool = True) -> State:
@@ -73,7 +73,7 @@ def kill(scratch_dir: str, session_id: str, signum: int) -> None:
     status = _local.read_status(scratch_dir) or {}
     pid, ticks = status.get("child-pid", 0), status.get("start-ticks")
     if signum != signal.SIGKILL:
-        _local.send_signal(pid, signum, lambda: _adapter_lives(pid, ticks))
+        host.send_signal(pid, signum, lambda: _adapter_lives(pid, ticks))
         return
     deadline = clock.monotonic_s() + 5
     # The agent's before the adapter: while it lives, it is the parent of all that was orphaned.
@@ -87,7 +87,7 @@ def kill(scratch_dir: str, session_id: str, signum: int) -> None:
                 pass
         if not targets:
             break
-    _local.send_signal(pid, signal.SIGKILL, lambda: _adapter_lives(pid, ticks))
+    host.send_signal(pid, signal.SIGKILL, lambda: _adapter_lives(pid, ticks))
 
 
 def delete(scratch_dir: str, session_id: str) -> None:
