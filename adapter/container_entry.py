@@ -109,9 +109,12 @@ def main(seed, adapter, *program):
         os.makedirs(environment[variable], 0o700, exist_ok=True)
     for kind, name, content in home:
         path = os.path.join(environment[b"HOME"], name)
-        os.makedirs(path if kind == b"D" else os.path.dirname(path), 0o700, exist_ok=True)
-        if kind == b"F":
-            write(path, content, 0o600)
+        try:
+            os.makedirs(path if kind == b"D" else os.path.dirname(path), 0o700, exist_ok=True)
+            if kind == b"F":
+                write(path, content, 0o600)
+        except (FileExistsError, NotADirectoryError):
+            pass  # a home that was there before: what is in it stays
     rows, columns = int(settings[b"rows"]), int(settings[b"columns"])
     try:
         # Its client tells a container's terminal the size only once it runs; the program must not see another one first.

@@ -15,7 +15,7 @@ _workcell_options() {
 	workcell-session-screen) echo '--help --id --json' ;;
 	workcell-session-send) echo '--help --id --message --file --no-newline --raw --secret --timeout --json' ;;
 	workcell-session-show) echo '--help --id --text --field --probe' ;;
-	workcell-session-start) echo '--help --agent --workspace --session-workspace --allow-nongit-workspace --target --share-state --profile --colima-profile --mode --agent-autonomy --network --image --pull --container-mutability --container-cpu --container-memory --docker-context --seccomp --env --debug-log --file-trace-log --no-transcript --transcript --audit-transcript --transcript-limit --dry-run --json' ;;
+	workcell-session-start) echo '--help --agent --workspace --session-workspace --allow-nongit-workspace --target --share-state --profile --colima-profile --mode --agent-autonomy --network --image --pull --container-mutability --container-cpu --container-memory --docker-context --seccomp --env --home --debug-log --file-trace-log --no-transcript --transcript --audit-transcript --transcript-limit --dry-run --json' ;;
 	workcell-session-stop) echo '--help --id --force --grace --json' ;;
 	workcell-session-timeline) echo '--help --id --json --follow' ;;
 	workcell-session-verify) echo '--help --id --all --json' ;;
@@ -38,6 +38,7 @@ _workcell_values() {
 	workcell-session-start:--network) echo host none bridge ;;
 	workcell-session-start:--container-mutability) echo readonly ephemeral ;;
 	workcell-session-start:--seccomp) echo on off ;;
+	workcell-session-start:--home) echo private persistent ;;
 	*) return 1 ;;
 	esac
 }

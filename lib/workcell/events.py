@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 MANAGED_READONLY = "managed-readonly"
 MANAGED_MUTABLE = "managed-mutable"
 UNCONFINED = "lower-assurance-unconfined"
+PERSISTENT_CACHE = "lower-assurance-persistent-cache"
 DEBUG_COMMAND = "lower-assurance-debug-command"
 PACKAGE_MUTATION = "lower-assurance-package-mutation"
 NO_DIGEST = ""
@@ -33,7 +34,7 @@ def labels(spec: "dict[str, Any]", debug_agent: bool) -> dict[str, str]:
         assurance = execution = UNCONFINED
         control_plane = "unmasked"
     else:
-        assurance = MANAGED_MUTABLE if spec.get("container_mutability") == "ephemeral" else MANAGED_READONLY
+        assurance = PERSISTENT_CACHE if "home_path" in spec else _container(spec)
         if debug_agent:
             execution = DEBUG_COMMAND
         elif spec["mode"] in ("breakglass", "development"):
@@ -49,6 +50,12 @@ def labels(spec: "dict[str, Any]", debug_agent: bool) -> dict[str, str]:
         "workspace_control_plane": control_plane,
         "workspace_repo_mcp": "unmasked",
     }
+
+
+def _container(spec: "dict[str, Any]") -> str:
+    if not confined(spec):
+        return UNCONFINED
+    return MANAGED_MUTABLE if spec.get("container_mutability") == "ephemeral" else MANAGED_READONLY
 
 
 def _shared(spec: "dict[str, Any]") -> dict[str, str]:
@@ -71,8 +78,9 @@ def _shared(spec: "dict[str, Any]") -> dict[str, str]:
         "agent": agent,
         "agent_autonomy": autonomy,
         "autonomy_assurance": "managed-yolo" if autonomy == "yolo" else "lower-assurance-prompt-autonomy",
-        "cache_profile": "off",
-        "cache_assurance": "managed-no-persistent-cache",
+        "cache_profile": "standard" if "home_path" in spec else "off",
+        "cache_assurance": PERSISTENT_CACHE if "home_path" in spec else "managed-no-persistent-cache",
+        "container_assurance": _container(spec),
         "codex_rules_mutability_configured": "readonly",
         "codex_rules_assurance_configured": "managed-immutable-rules" if codex else "not-applicable",
         "codex_rules_mutability_effective_initial": mutability,
@@ -135,7 +143,7 @@ EXIT_KEYS = (
 def launch(spec: "dict[str, Any]", record: "dict[str, Any]") -> list[tuple[str, str]]:
     """Return the pairs of the `launch` event, after event and session_id, in their order."""
     values = _shared(spec) | {key: record[key] for key in _FROM_RECORD}
-    values["container_assurance"] = values["session_assurance_initial"] = record["initial_assurance"]
+    values["session_assurance_initial"] = record["initial_assurance"]
     return [(key, values[key]) for key in LAUNCH_KEYS]
 
 
@@ -150,7 +158,7 @@ def exit_full(
 ) -> list[tuple[str, str]]:
     """Return the pairs of the full `exit` event; a reason (a word) is added when there is one."""
     values = _final(spec, final) | {key: record[key] for key in _FROM_RECORD}
-    values["container_assurance"] = values["session_assurance_initial"] = record["initial_assurance"]
+    values["session_assurance_initial"] = record["initial_assurance"]
     values["exit_status"] = str(exit_status)
     values["package_mutation_downgraded"] = "1" if final == PACKAGE_MUTATION else "0"
     pairs = [(key, values[key]) for key in EXIT_KEYS]

@@ -7,7 +7,7 @@ import io
 import os
 import stat
 
-from workcell import agents, clock, events, host, ids, layout, record, runtimes, scratch, workspace
+from workcell import agents, clock, events, homes, host, ids, layout, record, runtimes, scratch, workspace
 from workcell.errors import PreconditionError, UsageError, WorkcellError
 
 TYPE_CHECKING = False
@@ -292,6 +292,7 @@ def new_spec(
     transcript_limit: int | None,
     debug_log: str,
     file_trace_log: str,
+    persistent_home: bool,
     container: "dict[str, Any]",
 ) -> "dict[str, Any]":
     """Return a launch spec without its scratch folder; raise PreconditionError where its paths are taken."""
@@ -336,6 +337,8 @@ def new_spec(
     }
     if isolated:
         spec["clone_path"] = path
+    if persistent_home:
+        spec["home_path"] = homes.path_of(profile_dir, agent.name)
     if file_trace_log:
         spec["file_trace_log_path"] = file_trace_log
     if transcript_log:

@@ -14,6 +14,7 @@ from workcell import (
     clock,
     events,
     finish,
+    homes,
     launch,
     layout,
     monitor,
@@ -135,6 +136,8 @@ def _prepare(options: "Any", git: workspace.Git) -> Plan:
     else:
         plan.program = agents.locate(argv, path, path)
         plan.warnings.append("target process: the agent runs without any confinement, as you")
+    if options.home == "persistent" and not confined:
+        raise UsageError("--home persistent", f"is not for target {target}", "the agent has your own home there")
     plan.spec = launch.new_spec(
         runtime=runtime,
         profile=profile,
@@ -152,8 +155,11 @@ def _prepare(options: "Any", git: workspace.Git) -> Plan:
         transcript_limit=transcript_limit,
         debug_log=debug_log,
         file_trace_log=file_trace_log,
+        persistent_home=options.home == "persistent",
         container=container,
     )
+    if "home_path" in plan.spec:
+        homes.require_free(plan.spec["home_path"])
     if confined and not isolated:
         _check_access(plan)
     return plan
@@ -276,6 +282,15 @@ def _clean_up_after_monitor(spec: "dict[str, Any]") -> None:
 
 def _make_scratch(plan: Plan, umask: int) -> "tuple[runtimes.Launch, int]":
     """Make the scratch folder with the intent in it; return what the runtime needs and the descriptor that holds the lock."""
+    home = plan.spec.get("home_path")
+    if home is None:
+        return _make_own_scratch(plan, umask)
+    with homes.turn(home):
+        homes.require_free(home)
+        return _make_own_scratch(plan, umask)
+
+
+def _make_own_scratch(plan: Plan, umask: int) -> "tuple[runtimes.Launch, int]":
     folder = scratch.make(plan.spec["profile_dir"])
     plan.spec["scratch_dir"] = folder
     try:
@@ -302,6 +317,8 @@ def _make_workspace(plan: Plan, channel: monitor.Channel) -> None:
         from workcell.runtimes import bubblewrap
 
         bubblewrap.make_missing(spec["workspace"], spec["mode"] != "breakglass")
+    if "home_path" in spec:
+        homes.give(spec["home_path"], spec["uid"], spec["gid"])
     if runtimes.is_engine(plan.runtime):
         channel.prepare()
     if spec.get("clone_path"):

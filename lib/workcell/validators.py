@@ -1508,6 +1508,7 @@ _LAUNCH_SPEC_FIELDS: "dict[str, Check]" = {
     "transcript_limit_bytes": _count,
     "debug_log_path": _absolute_path,
     "file_trace_log_path": _absolute_path,
+    "home_path": _absolute_path,
     "container_name": _container_name,
     "stop_signal": _filled_line,
     "image_ref": _filled_line,

@@ -346,7 +346,7 @@ def clone(git: Git, source: Source, path: str, session_id: str, uid: int, gid: i
             path, f"git checkout failed: {checked_out.reason()}", "repair the source repository and start again"
         )
     if uid != os.geteuid():
-        _give_away(path, uid, gid)
+        give_away(path, uid, gid)
     return branch
 
 
@@ -386,8 +386,8 @@ def _make_passage(folder: str) -> None:
             raise PreconditionError(folder, "is not a folder", "remove it") from None
 
 
-def _give_away(path: str, uid: int, gid: int) -> None:
-    """Give a fresh clone to the sandbox's user; nothing of the agent runs yet, and no link is followed all the same."""
+def give_away(path: str, uid: int, gid: int) -> None:
+    """Give a folder and all in it to the sandbox's user while nothing of the agent runs; no link is followed all the same."""
     for _, folders, files, folder_fd in os.fwalk(path, follow_symlinks=False):
         for name in (*folders, *files):
             os.chown(name, uid, gid, dir_fd=folder_fd, follow_symlinks=False)

@@ -157,3 +157,34 @@ def test_a_file_trace_tells_what_the_agent_changes_until_its_very_end(provider):
     assert events[-1 - roots :] == ["watch-stop"] * roots + ["provider-exit"] and lines[-1][-1] == "status=4"
     created = {line[3].rpartition("/")[2] for line in lines if line[1] == "event=create"}
     assert {"one", "odd\\n\\351'"} | ({"h"} if provider.confines else set()) <= created
+
+
+@pytest.mark.parametrize("provider", providers.TARGETS, indirect=True)
+def test_a_persistent_home_is_kept_for_the_agents_next_session_and_for_one_at_a_time(provider):
+    world = provider.world
+    asked = ("start", "--agent", "command", "--target", provider.target, *provider.options, "--home", "persistent")
+    if not provider.confines:
+        done = world.session(*asked, "--", "true")
+        assert done.exit_status == 2 and "--home persistent" in done.stderr, done
+        return
+    first = provider.start("--home", "persistent", "--", "sh", "-c", 'echo kept > "$HOME/note"; echo is up; exec sleep 1000')
+    world.wait_for_output(first, "is up")
+    done = world.session(*asked, "--", "true")
+    assert done.exit_status == 2 and f"is used by session {first}" in done.stderr, done
+    other = provider.start("--", "sh", "-c", '[ ! -e "$HOME/note" ]')  # a home of its own
+    assert world.session("wait", "--id", other, "--timeout", "20").exit_status == 0
+    assert world.session("stop", "--id", first, "--force").exit_status == 0
+    second = provider.start(
+        "--home", "persistent", "--", "sh", "-c", 'cat "$HOME/note"; echo more >> "$HOME/note"; ls -ld "$HOME"'
+    )
+    assert world.session("wait", "--id", second, "--timeout", "20").exit_status == 0
+    assert "kept" in world.transcript(second) and "drwx------" in world.transcript(second)
+    fields = world.show(second)
+    assert fields["initial_assurance"] == fields["final_assurance"] == "lower-assurance-persistent-cache"
+    with open(fields["audit_log_path"]) as stream:
+        launch = next(line for line in stream if "event=launch" in line and second in line)
+    assert "cache_profile=standard cache_assurance=lower-assurance-persistent-cache" in launch
+    assert "container_assurance=managed-readonly" in launch
+    assert world.session("delete", "--id", second).exit_status == 0
+    homes = os.path.join(os.path.dirname(fields["audit_log_path"]), "homes")
+    assert os.stat(homes).st_mode & 0o777 == 0o700 and os.listdir(homes) == ["command"]

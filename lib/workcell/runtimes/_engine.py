@@ -310,6 +310,8 @@ class Engine:
     def _mounts(self, launch: Launch) -> "Iterator[str]":
         spec = launch.spec
         yield _bind(spec["workspace"], WORKSPACE)
+        if "home_path" in spec:
+            yield _bind(spec["home_path"], bubblewrap.HOME)
         if spec["workspace_mode"] == "direct" and spec["mode"] != "breakglass":
             for source, place, read_only in bubblewrap.protected(spec["workspace"]):
                 yield _bind(source, place, read_only)

@@ -320,6 +320,8 @@ _PREPARE = (
     'mkdir -p -m 700 "$HOME" "$TMPDIR" && cd "$WORKSPACE" || exit 125; '
     'if [ -e /proc/self/fd/3 ]; then tar -xf - -C "$HOME" --no-same-owner <&3 || exit 125; exec 3<&-; fi; '
 )
+# In a home that was there before, what is there stays, and something in the way of a folder costs what should go into it.
+_PREPARE_AGAIN = _PREPARE.replace("--no-same-owner <&3 || exit 125", "--no-same-owner --skip-old-files <&3 2>/dev/null")
 _RUN = 'exec "$@"'
 # The tracer comes back when it has taken its first snapshot, and the agent starts only then.
 _TRACE = f'"$1" -I -S {TRACER} {trace.INTERVAL_S} "$HOME" {WORKSPACE} >&{TRACE_FD} 2>/dev/null </dev/null; exec {TRACE_FD}>&-; '
@@ -383,6 +385,8 @@ def plan(launch: Launch) -> tuple[list[str], dict[int, bytes]]:
         for source, place, read_only in protected(spec["workspace"]):
             words += ["--ro-bind" if read_only else "--bind", source, place]
     words += _masked(binds, spec["workspace_origin"])
+    if "home_path" in spec:
+        words += ["--bind", spec["home_path"], HOME]
     words += ["--bind", os.path.join(launch.scratch_dir, "agent-input"), INPUT]
     words += [
         "--remount-ro",
@@ -396,7 +400,8 @@ def plan(launch: Launch) -> tuple[list[str], dict[int, bytes]]:
         "--",
         *_drop(spec["uid"], spec["gid"]),
     ]
-    before = _PREPARE + _TRACE if "file_trace_log_path" in spec else _PREPARE
+    before = _PREPARE_AGAIN if "home_path" in spec else _PREPARE
+    before += _TRACE if "file_trace_log_path" in spec else ""
     words += ["/bin/sh", "-c", before + _RUN, "sh", python, "-I", "-S", shown_adapter, "--", *launch.argv]
     if launch.home_seed:
         data(SEED_FD, launch.home_seed)
