@@ -20,22 +20,6 @@ def pipe() -> tuple[int, int]:
     return reading, writing
 
 
-def memory_file(content: bytes) -> int:
-    """Return a descriptor to read some bytes from, of a file without a name (memfd_create(2), or one that was removed)."""
-    if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("workcell", os.MFD_CLOEXEC)
-    else:
-        import tempfile
-
-        with tempfile.TemporaryFile() as file:
-            fd = os.dup(file.fileno())
-    view = memoryview(content)
-    while view:
-        view = view[os.write(fd, view) :]
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
-
-
 def processors() -> int:
     """Return how many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

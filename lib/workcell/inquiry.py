@@ -8,7 +8,7 @@ import hashlib
 import os
 import stat
 
-from workcell import host, objects, run, worktree
+from workcell import objects, run, worktree
 from workcell.errors import WorkcellError
 from workcell.workspace import CLONES
 
@@ -332,7 +332,7 @@ class Inquiry:
         """Run a script in the sandbox; raise WorkcellError where there is no sandbox, or it takes too long or says too much."""
         from workcell.runtimes import _seccomp, bubblewrap
 
-        seccomp_fd = host.memory_file(_seccomp.program()) if _seccomp.known() else -1
+        seccomp_fd = run.memory_file(_seccomp.program()) if _seccomp.known() else -1
         try:
             limits = script.replace("__MEMORY__", str(_MEMORY_LIMIT_KIB)).replace("__SECONDS__", str(int(timeout_s)))
             command = bubblewrap.inspection(

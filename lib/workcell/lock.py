@@ -10,7 +10,7 @@ import fcntl
 import os
 import stat
 
-from workcell import clock
+from workcell import clock, host
 from workcell.errors import BusyError, UnreadableError
 
 TYPE_CHECKING = False
@@ -193,12 +193,8 @@ def _read_owner(fd: int, path: str) -> "tuple[int, str] | None":
 
 
 def _is_alive(pid: int, started: str) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+    if not host.is_there(pid):
         return False
-    except PermissionError:
-        pass
     # Other tags are start times that only other systems could compare: a living pid counts.
     return not started.startswith("linux:") or generation(pid) in ("", started)
 

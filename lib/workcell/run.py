@@ -7,7 +7,7 @@ import errno
 import os
 import select
 
-from workcell import clock, host
+from workcell import clock
 from workcell.errors import PreconditionError, WorkcellError
 
 TYPE_CHECKING = False
@@ -144,9 +144,25 @@ def capture(
         if in_fd >= 0:
             in_fd = os.dup(in_fd)
         else:
-            in_fd = host.memory_file(stdin) if stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            in_fd = memory_file(stdin) if stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         running = _Running(argv, env, in_fd, pass_fds, out_fd)
     return running.finish(timeout_s, limit_bytes)
+
+
+def memory_file(content: bytes) -> int:
+    """Return a descriptor to read some bytes from, of a file without a name (memfd_create(2), or one that was removed)."""
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("workcell", os.MFD_CLOEXEC)
+    else:
+        import tempfile
+
+        with tempfile.TemporaryFile() as file:
+            fd = os.dup(file.fileno())
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
 
 
 def _read_all(name: str, out_read: int, err_read: int, timeout_s: float, limit_bytes: int, out_fd: int) -> dict[int, bytes]:

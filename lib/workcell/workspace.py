@@ -8,7 +8,7 @@ import functools
 import os
 import stat
 
-from workcell import atomic, host, layout, run
+from workcell import atomic, layout, run
 from workcell.errors import PreconditionError, WorkcellError
 
 BRANCH_PREFIX = "workcell/session-"
@@ -170,7 +170,7 @@ def _fixed_environment() -> dict[str, str]:
 
 def _readable_by_others(content: bytes) -> tuple[int, str]:
     """Return (a descriptor to be kept, the path by which a git reads what it has)."""
-    fd = host.memory_file(content)
+    fd = run.memory_file(content)
     place = f"/proc/{os.getpid()}/fd/{fd}"
     if not os.path.exists(place):
         import hashlib

@@ -415,7 +415,7 @@ def start(launch: Launch, tty_fd: int) -> int:
     if launch.trace_fd >= 0:
         keep[TRACE_FD] = os.dup(launch.trace_fd)
     for number, content in contents.items():
-        keep[number] = host.memory_file(content)
+        keep[number] = run.memory_file(content)
 
     def execute() -> "NoReturn":
         _leave_keyring()
