@@ -9,6 +9,7 @@ import stat
 
 from workcell import baseline, cli, discard, finish, ids, layout, liveness, logs, record, runtimes, safe_open, scratch
 from workcell.errors import BusyError, CannotTellError, UnreadableError, WorkcellError
+from workcell.runtimes import _named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def carry_out(plan: Plan, clone: "discard.Clone | None" = None) -> None:
     if clone is not None:
         clone.remove()
     if plan.container is not None:
-        plan.container.engine.remove_named(plan.container.spec)
+        _named.remove(plan.container.engine, plan.container.spec)
     for path in plan.files:
         _remove(path, os.unlink)
     for folder in plan.folders:

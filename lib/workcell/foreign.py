@@ -9,6 +9,7 @@ import signal
 
 from workcell import clock, finish, host, live, record, runtimes, scratch
 from workcell.errors import CannotTellError, WorkcellError
+from workcell.runtimes import _named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,11 +38,11 @@ class Container:
 
     def state(self) -> str:
         """Return `running`, `stopped` or, where that is proven, `missing`; raise CannotTellError."""
-        return str(self.engine.named_state(self.spec))
+        return str(_named.state(self.engine, self.spec))
 
     def exit_status(self) -> int:
         """Return the exit status that the engine has, 1 where it has none."""
-        code = self.engine.named_exit_status(self.spec)
+        code = _named.exit_status(self.engine, self.spec)
         return finish.FALLBACK_EXIT_STATUS if code is None else int(code)
 
 

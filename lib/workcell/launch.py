@@ -139,7 +139,7 @@ def base_environment(
     spec: "dict[str, Any]", passed: dict[str, str], settings: dict[str, str], path: list[str]
 ) -> dict[str, str]:
     """Return the whole environment of the agent: clean, but for what is named here and what the operator passes."""
-    from workcell.runtimes import bubblewrap
+    from workcell.runtimes import _inside, bubblewrap
 
     confined, has_image = events.confined(spec), bool(spec.get("image_ref"))
     inside = bubblewrap.WORKSPACE if confined else spec["workspace"]
@@ -170,7 +170,7 @@ def base_environment(
     if has_image:
         del env["PATH"]  # the image's own, and its own programs and locales
         if spec["container_mutability"] == "ephemeral":
-            env["WORKCELL_PERSISTED_ASSURANCE_FILE"] = "/var/" + runtimes.by_provider(spec["target_provider"]).WORD
+            env["WORKCELL_PERSISTED_ASSURANCE_FILE"] = "/var/" + _inside.WORD
         env["SHELL"] = "/bin/sh"
     env |= {name: os.environ[name] for name in (("TZ", "COLORTERM") if has_image else _LOCALE) if name in os.environ}
     if not any(name in env for name in ("LANG", "LC_ALL", "LC_CTYPE")):

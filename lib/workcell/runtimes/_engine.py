@@ -10,14 +10,13 @@ adapter/container_entry.py.
 
 import json
 import os
-import re
 import signal
 import termios
 import tty
 
-from workcell import clock, events, host, layout, run, scratch, trace
-from workcell.errors import CannotTellError, PreconditionError, UsageError, WorkcellError
-from workcell.runtimes import Launch, State, Target, _image, _local, _python, _seccomp, bubblewrap
+from workcell import clock, events, host, run, scratch
+from workcell.errors import CannotTellError, PreconditionError, WorkcellError
+from workcell.runtimes import Launch, State, Target, _choice, _image, _inside, _local, _python, _seccomp, bubblewrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,23 +24,12 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 WORKSPACE = bubblewrap.WORKSPACE
-SEED = "/run/workcell/session-seed"
-ADAPTERS = "/run/workcell/adapter"
-ENTRY, ADAPTER, TRACER = (f"{ADAPTERS}/{name}.py" for name in ("container_entry", "pty_adapter", "file_trace"))
-# Where the host's files cannot be shared, these are made inside.
-OWN_FOLDER = "/state/tmp"
-OWN_ADAPTER, OWN_TRACER = OWN_FOLDER + "/.workcell/pty_adapter.py", OWN_FOLDER + "/.workcell/file_trace.py"
-OWN_TRACE = OWN_FOLDER + "/.workcell-file-trace"
-OWN_SEED = OWN_FOLDER + "/.workcell-seed"
-
-TRACE = "/run/workcell/file-trace"
 SEED_FILE, ID_FILE, PID_FILE = "seed", "container-id", "container-pid"
 ERRORS_FILE, READY_FILE, EMPTY_FOLDER = "engine-errors", "adapter-ready", "empty"
 FILTER_FILE = "seccomp.json"
 
 ANSWER_S = 10.0  # an engine that takes longer is not there
 REMOVE_S = 30.0
-PULL_S = 1800.0
 SETTLE_S = 3.0  # an engine may learn of an end a little after the kernel
 START_S = 120.0
 PIDS_LIMIT = "4096"
@@ -51,53 +39,6 @@ _PROGRAMS = tuple(
     b"/" + folder + b"/"
     for folder in b"usr bin sbin lib lib32 lib64 opt nix var/lib/dpkg var/lib/rpm var/lib/pacman var/lib/apk".split()
 )
-_NAME = re.compile(r"workcell-[A-Za-z0-9][A-Za-z0-9_.-]*")
-_IMAGE_ID = re.compile(r"[0-9a-f]{64}")
-_LISTED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]+")
-
-# Inside a machine that shares no files with this one: fill the seed, then wait for the reader of the agent's input.
-_FEED = """
-import os, sys, time
-seed, fifo = sys.argv[1:]
-def wait(flags, path):
-    for _ in range(6000):
-        try: return os.open(path, flags)
-        except OSError: time.sleep(0.01)
-    sys.exit("no reader")
-fd = wait(os.O_WRONLY, seed)
-while True:
-    data = sys.stdin.buffer.read(65536)
-    if not data: break
-    while data: data = data[os.write(fd, data):]
-os.close(fd)
-print("seeded", flush=True)
-wait(os.O_WRONLY | os.O_NONBLOCK, fifo)
-"""
-# The tracer's lines, until it lets go of its FIFO: what was read is written before that is seen. It outlives the signals that
-# all are told to end by.
-_READ = """
-import os, signal, sys, time
-for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT): signal.signal(number, signal.SIG_IGN)
-for _ in range(6000):
-    try: fd = os.open(sys.argv[1], os.O_RDONLY | os.O_NOFOLLOW); break
-    except OSError: time.sleep(0.01)
-else: sys.exit("no tracer")
-while True:
-    data = os.read(fd, 65536)
-    if not data: break
-    while data: data = data[os.write(1, data):]
-"""
-# As send does it on this side: a FIFO by type, through no link, and never waiting for a reader.
-_TYPE = """
-import os, stat, sys
-fd = os.open(sys.argv[1], os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-if not stat.S_ISFIFO(os.fstat(fd).st_mode): sys.exit("its input is no FIFO")
-os.set_blocking(fd, True)
-while True:
-    data = os.read(0, 4096)
-    if not data: break
-    while data: data = data[os.write(fd, data):]
-"""
 
 
 class Engine:
@@ -107,15 +48,14 @@ class Engine:
     in a virtual machine: that one shares the workspace, but no FIFO, and its process ids mean nothing here.
     """
 
-    WORD = "lib/workcell/session-assurance"  # below /var: where a wrapper in the image says that packages were changed
-
     def __init__(self, target: Target, program: str, *, shared: bool) -> None:
         self.TARGET, self.program, self.shared = target, program, shared
         self.is_podman = program == "podman"
 
     # --- the client
 
-    def _client(self) -> str:
+    def client(self) -> str:
+        """Return the client's path; raise PreconditionError where there is none."""
         found = run.which(self.program)
         if found is None:
             raise PreconditionError(f"target {self.TARGET.name}", f"{self.program} is not on PATH", f"install {self.program}")
@@ -165,85 +105,7 @@ class Engine:
 
     def choose(self, options: "Any", profile: str) -> "dict[str, Any]":
         """Return what the launch spec says of the container beyond what every target's does; raise where it cannot be had."""
-        image = _image.image_of(options)
-        if image.startswith("-") or not image.isprintable() or " " in image:
-            raise UsageError(f"--image {image!r}", "is no name of an image", "see the engine's `images`")
-        spec = {
-            "image_ref": image,
-            "engine_env": self.find_engine(profile, options.docker_context or ""),
-            "container_mutability": options.container_mutability or "readonly",
-            "container_cpu": options.container_cpu or "",
-            "container_memory": options.container_memory or "",
-        }
-        self._client()
-        runtime = self._python_for(spec, self._need_image(spec, image, options))
-        return {**spec, "adapter_python": runtime} if runtime else spec
-
-    def _need_image(self, spec: "dict[str, Any]", image: str, options: "Any") -> str:
-        """Return `ID OS/ARCHITECTURE` of an image, fetched where it is missing and that is wanted; raise PreconditionError."""
-        try:
-            present = self.ask(spec, *_image.question(image))
-        except CannotTellError as error:
-            raise PreconditionError(f"target {self.TARGET.name}", f"{error.what}: {error.why}", error.next_step) from None
-        spec["own_filter"] = _seccomp.known() and self.takes_filter(spec)
-        if present.exit_status == 0:
-            return present.text()
-        if not _says_missing(present):
-            raise PreconditionError(f"target {self.TARGET.name}", f"cannot run here: {present.reason()}", "start its engine")
-        fetch = f"{self.program} pull {image}"
-        if not options.pull:
-            name_it = "" if options.image else "name one with --image or WORKCELL_IMAGE, or "
-            raise PreconditionError(f"image {image}", "is not there", f"{name_it}fetch it with `{fetch}` or give --pull")
-        try:
-            done = self.ask(spec, "pull", "--quiet", image, timeout_s=PULL_S)
-        except CannotTellError as error:
-            raise PreconditionError(f"image {image}", f"cannot be fetched: {error.why}", f"try `{fetch}`") from None
-        if done.exit_status != 0:
-            raise PreconditionError(f"image {image}", f"cannot be fetched: {done.reason()}", f"try `{fetch}`")
-        return self.ask(spec, *_image.question(image)).text()
-
-    def _python_for(self, spec: "dict[str, Any]", looked: str) -> str:
-        """Return the folder of a Python to be mounted for the adapter, "" where the image has one; PreconditionError.
-
-        looked: the image's `ID OS/ARCHITECTURE`. What it holds is found out once, by running its python3, and kept by the id.
-        """
-        image = spec["image_ref"]
-        identity, _, platform = looked.removeprefix("sha256:").partition(" ")
-        note = os.path.join(layout.cache_dir(), "images", identity)
-        answer = _read_small(note) if _IMAGE_ID.fullmatch(identity) else ""
-        if answer not in _python.ANSWERS:
-            answer = self._try_python(spec)
-            if answer in _python.ANSWERS and _IMAGE_ID.fullmatch(identity):
-                _python.remember(note, answer)
-        if answer not in (_python.OLD, _python.MISSING):
-            return ""  # where nobody could say, the launch will
-        why = "has no python3" if answer == _python.MISSING else "has a python3 older than 3.8"
-        if not self.shared:
-            raise PreconditionError(
-                f"image {image}", f"{why}, and target {self.TARGET.name} can mount none of this machine's", _python.NEXT
-            )
-        if not _python.fits(platform):
-            raise PreconditionError(
-                f"image {image}", f"{why}, and is made for {platform}, where this machine's does not run", _python.NEXT
-            )
-        return _python.provide()
-
-    def _try_python(self, spec: "dict[str, Any]") -> str:
-        """Return one of _python.ANSWERS by running the image's python3 in a container that can do nothing; "" cannot tell."""
-        name = "workcell-probe-" + os.urandom(8).hex()
-        words = ["run", "--detach", "--pull=never", "--name", name, "--network", "none", "--read-only", "--cap-drop", "ALL"]
-        words += ["--security-opt", "no-new-privileges", "--pids-limit", "16", "--log-driver", "none"]
-        words += ["--entrypoint", "python3", spec["image_ref"], "-I", "-S", "-c", _python.QUESTION]
-        try:
-            done = self.ask(spec, *words, timeout_s=START_S)
-            if done.exit_status != 0:
-                return _python.MISSING if _names_no_python(done.stderr.decode("utf-8", "replace")) else ""
-            # What it prints is lost where it is too fast for an attached client; its exit status never is.
-            return _python.BY_STATUS.get(self.ask(spec, "wait", name, timeout_s=START_S).text(), "")
-        except CannotTellError as error:
-            raise PreconditionError(f"image {spec['image_ref']}", f"its python3 cannot be tried: {error.why}", "") from None
-        finally:
-            self.ask(spec, "rm", "--force", name, timeout_s=REMOVE_S)
+        return _choice.choose(self, options, profile)
 
     def takes_filter(self, spec: "dict[str, Any]") -> bool:
         """Say whether a system call filter of ours can be given to the engine."""
@@ -261,7 +123,7 @@ class Engine:
     def plan(self, launch: Launch) -> tuple[list[str], dict[int, bytes]]:
         """Return (the whole command, no descriptors); nothing is made or started."""
         spec = launch.spec
-        words = [self._client(), "run", "--interactive", "--tty", "--sig-proxy=false", *self._detach_keys(), "--pull=never"]
+        words = [self.client(), "run", "--interactive", "--tty", "--sig-proxy=false", *self._detach_keys(), "--pull=never"]
         words += ["--name", spec["container_name"], "--hostname", spec["container_name"][:63]]
         words += ["--cidfile", os.path.join(launch.scratch_dir, ID_FILE)]
         words += ["--env", "WORKCELL_SESSION_ID=" + spec["session_id"]]
@@ -293,14 +155,14 @@ class Engine:
             ("/var/tmp", "1777", own),
             ("/run", "0755", ",size=16m"),
             ("/state", "1777", own + ",exec"),
-            (OWN_FOLDER, "1777", own + ",exec"),
+            (_inside.OWN_FOLDER, "1777", own + ",exec"),
         ):
             words += ["--tmpfs", f"{folder}:rw,nosuid,nodev,mode={mode}{more}{copy_up}"]
         for mount in self._mounts(launch):
             words += ["--mount", mount]
         python = _python.words(_python.PLACE) if "adapter_python" in spec else ["python3"]
         words += ["--workdir", "/", "--entrypoint", python[0], spec["image_ref"], *python[1:], "-I", "-S"]
-        words += [ENTRY, SEED, ADAPTER] if self.shared else ["-c", _entry(), OWN_SEED, OWN_ADAPTER]
+        words += _inside.first_program(self.shared)
         return [*words, *launch.argv], {}
 
     def _detach_keys(self) -> list[str]:
@@ -320,11 +182,11 @@ class Engine:
             yield _bind(os.path.join(launch.scratch_dir, EMPTY_FOLDER), place, True)
         if self.shared:
             # With the bytecode beside them: a python3 of the same version starts an eighth of a second sooner.
-            yield _bind(os.path.dirname(_local.adapter_path()), ADAPTERS, True)
-            yield _bind(os.path.join(launch.scratch_dir, SEED_FILE), SEED, True)
+            yield _bind(os.path.dirname(_local.adapter_path()), _inside.ADAPTERS, True)
+            yield _bind(os.path.join(launch.scratch_dir, SEED_FILE), _inside.SEED, True)
             yield _bind(os.path.join(launch.scratch_dir, scratch.AGENT_INPUT), bubblewrap.INPUT)
             if "file_trace_log_path" in spec:
-                yield _bind(os.path.join(launch.scratch_dir, scratch.TRACE), TRACE)
+                yield _bind(os.path.join(launch.scratch_dir, scratch.TRACE), _inside.TRACE)
         if "adapter_python" in spec:
             yield _bind(spec["adapter_python"], _python.PLACE, True)
 
@@ -350,12 +212,12 @@ class Engine:
 
     def release(self, launch: Launch, size: tuple[int, int]) -> None:
         """Let the program run, which the container's first process waits for, on a terminal of a size (rows, columns)."""
-        self._feed(launch, b"".join(_seed(launch, size, self.shared)))
+        self._feed(launch, b"".join(_inside.seed(launch, size, self.shared)))
 
     def attach(self, scratch_dir: str, session_id: str, tty_fd: int) -> int:
         """Attach another client to the running container, in place of one that ended; the pid to wait for is its own."""
         spec = scratch.read_spec(scratch_dir)
-        words = [self._client(), "attach", "--sig-proxy=false", *self._detach_keys(), self._name(scratch_dir, spec)]
+        words = [self.client(), "attach", "--sig-proxy=false", *self._detach_keys(), self._name(scratch_dir, spec)]
         return self._fork_client(scratch_dir, spec, words, tty_fd)
 
     def _fork_client(self, scratch_dir: str, spec: "dict[str, Any]", words: list[str], tty_fd: int) -> int:
@@ -412,30 +274,23 @@ class Engine:
         run_inside = [*self._exec(launch.scratch_dir, spec), "python3", "-I", "-S", "-c"]
         self._offer_word(launch)
         if launch.trace_fd >= 0:
-            words = [self._client(), *run_inside, _READ, OWN_TRACE]
+            words = [self.client(), *run_inside, _inside.READ, _inside.OWN_TRACE]
             actions = [(os.POSIX_SPAWN_DUP2, launch.trace_fd, 1)]
             os.posix_spawn(words[0], words, self.client_env(spec), file_actions=actions)
             os.close(launch.trace_fd)
-        command = [*run_inside, _FEED, OWN_SEED, bubblewrap.INPUT]
+        command = [*run_inside, _inside.FEED, _inside.OWN_SEED, bubblewrap.INPUT]
         # The program may end before its adapter was seen to listen; from the seed on, it was started.
         if b"seeded" in self.ask(spec, *command, timeout_s=START_S, stdin=seed).stdout:
             os.close(os.open(os.path.join(launch.scratch_dir, READY_FILE), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
 
     def _offer_word(self, launch: Launch) -> None:
-        """Put an empty file of the agent's into a container that may be changed: see WORD."""
+        """Put an empty file of the agent's into a container that may be changed: see _inside.WORD."""
         if launch.spec["container_mutability"] != "ephemeral":
             return
-        import io
-        import tarfile
-
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w") as archive:
-            entry = tarfile.TarInfo(self.WORD)
-            entry.mode, entry.uid, entry.gid = 0o600, launch.spec["uid"], launch.spec["gid"]
-            archive.addfile(entry)
         try:
             name = self._name(launch.scratch_dir, launch.spec)
-            self.ask(launch.spec, "cp", "-", f"{name}:/var", stdin=buffer.getvalue())
+            archive = _inside.word_archive(launch.spec["uid"], launch.spec["gid"])
+            self.ask(launch.spec, "cp", "-", f"{name}:/var", stdin=archive)
         except WorkcellError:
             return  # then a wrapper has nowhere to say it, and the engine's own list is what there is
 
@@ -480,7 +335,7 @@ class Engine:
         if not lines:
             return ""
         last = lines[-1].removeprefix("Error: ").removeprefix("docker: ")
-        if _names_no_python(last):
+        if _choice.names_no_python(last):
             return "the image has no python3, which the adapter needs (3.8 or newer)"
         return last
 
@@ -578,60 +433,18 @@ class Engine:
             raise CannotTellError(self.program, listed.reason(), "see that the engine answers")
         if any(line[2:].startswith(_PROGRAMS) for line in listed.stdout.splitlines()):
             return True
-        return _first_line(self.ask(spec, "cp", f"{name}:/var/{self.WORD}", "-").stdout) == events.PACKAGE_MUTATION.encode()
+        word = _inside.first_line(self.ask(spec, "cp", f"{name}:/var/{_inside.WORD}", "-").stdout)
+        return word == events.PACKAGE_MUTATION.encode()
 
-    # --- a container that another implementation has made, known by its name alone
+    # --- a container that another implementation has made: see _named.py
 
     def context_of(self, target_id: str) -> str:
         """Return the context that a record's target_id names."""
         return ""
 
-    def named_state(self, spec: "dict[str, Any]") -> str:
-        """Return `running`, `stopped` or, where a list of all containers proves it, `missing`; raise CannotTellError."""
-        name = str(spec["container_name"]).removeprefix("/")
-        if not _NAME.fullmatch(name):
-            raise CannotTellError(repr(name), "is no name of a session's container", "see workcell-session-show")
-        words = (
-            "inspect",
-            "--type",
-            "container",
-            "--format",
-            "{{json .State.Status}} {{json .State.Running}} {{json .State.Pid}}",
-        )
-        done = self.ask(spec, *words, name)
-        if done.exit_status == 0:
-            status, _, rest = done.text().partition(" ")
-            running, _, pid = rest.partition(" ")
-            if status == '"running"' and self.is_podman and not os.path.exists(f"/proc/{pid}"):
-                return "stopped"  # what watched it for podman was killed, and podman has not noticed its end
-            if running == "true":
-                return "running"
-            if running == "false" and status.strip('"').isalpha():
-                return "stopped"
-            raise CannotTellError(name, f"{self.program} says what cannot be understood", "try again")
-        listed = self.ask(spec, "ps", "--all", "--format", "{{.Names}}")
-        names = listed.stdout.decode("utf-8", "replace").replace("\r\n", "\n").splitlines()
-        if listed.exit_status != 0 or not all(_LISTED.fullmatch(word) for word in names) or name in names:
-            why = done.reason() if listed.exit_status == 0 else listed.reason()
-            raise CannotTellError(name, f"could not confirm whether it runs: {why}", "see that the engine answers")
-        return "missing"
-
-    def named_exit_status(self, spec: "dict[str, Any]") -> int | None:
-        """Return the exit status of a stopped container, None where the engine has none."""
-        done = self.ask(spec, "inspect", "--type", "container", "--format", "{{.State.ExitCode}}", str(spec["container_name"]))
-        text = done.text().strip()
-        return int(text) if done.exit_status == 0 and text.isdigit() and int(text) < 256 else None
-
-    def remove_named(self, spec: "dict[str, Any]") -> None:
-        """Remove a stopped container by its name; raise WorkcellError where it is not proven gone."""
-        words = ["rm", "--force", "--volumes", str(spec["container_name"]).removeprefix("/")]
-        done = self.ask(spec, *words, timeout_s=REMOVE_S)
-        if self.named_state(spec) != "missing":
-            raise WorkcellError(str(spec["container_name"]), f"cannot be removed: {done.reason()}", "try again")
-
     def run_client(self, spec: "dict[str, Any]", words: list[str]) -> int:
         """Run a client on our own terminal to its end and return its exit status."""
-        program = self._client()
+        program = self.client()
         pid = os.posix_spawn(program, [program, *words], self.client_env(spec), setsigdef=[signal.SIGINT, signal.SIGQUIT])
         return run.exit_status_of(os.waitpid(pid, 0)[1])
 
@@ -680,7 +493,7 @@ class Engine:
     def open_input(self, scratch_dir: str) -> "tuple[int, int]":
         """Return (a descriptor that leads to the agent's input inside, the pid of the client that carries it)."""
         spec = scratch.read_spec(scratch_dir)
-        words = [self._client(), *self._exec(scratch_dir, spec), "python3", "-I", "-S", "-c", _TYPE, bubblewrap.INPUT]
+        words = [self.client(), *self._exec(scratch_dir, spec), "python3", "-I", "-S", "-c", _inside.TYPE, bubblewrap.INPUT]
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -693,44 +506,6 @@ class Engine:
         return writing, pid
 
 
-def _entry() -> str:
-    with open(os.path.join(layout.data_dir("adapter"), "container_entry.py"), encoding="utf-8") as stream:
-        return stream.read()
-
-
-def _seed(launch: Launch, size: tuple[int, int], shared: bool) -> "Iterator[bytes]":
-    """Yield the records that container_entry.py reads."""
-
-    def record(kind: bytes, name: "str | bytes", content: "str | bytes") -> bytes:
-        parts = [os.fsencode(part) for part in (name, content)]
-        return kind + b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-
-    for name, value in launch.environment.items():
-        yield record(b"E", name, value)
-    files = {OWN_ADAPTER: _local.adapter_path()}
-    settings = {"umask": f"{launch.umask:o}", "rows": str(size[0]), "columns": str(size[1]), "workspace": WORKSPACE}
-    if "adapter_python" in launch.spec:
-        settings["python"] = "\0".join(_python.words(_python.PLACE))
-    if "file_trace_log_path" in launch.spec:
-        settings["interval"] = str(trace.INTERVAL_S)
-        files[OWN_TRACER] = _local.tracer_path()
-        yield record(b"T", TRACER, TRACE) if shared else record(b"T", OWN_TRACER, OWN_TRACE)
-    for name, value in settings.items():
-        yield record(b"S", name, value)
-    for name, source in () if shared else files.items():
-        with open(source, "rb") as stream:
-            yield record(b"A", name, stream.read())
-    if launch.home_seed:
-        import io
-        import tarfile
-
-        with tarfile.open(fileobj=io.BytesIO(launch.home_seed)) as archive:
-            for entry in archive:
-                content = archive.extractfile(entry) if entry.isreg() else None
-                yield record(b"F", entry.name, content.read()) if content else record(b"D", entry.name, b"")
-    yield b"."
-
-
 def _bind(source: str, place: str, read_only: bool = False) -> str:
     words = ["type=bind", _field("source=" + source), _field("destination=" + place)]
     return ",".join([*words, "readonly"] if read_only else words)
@@ -739,14 +514,6 @@ def _bind(source: str, place: str, read_only: bool = False) -> str:
 def _field(text: str) -> str:
     """Return one field of a --mount option, quoted as its CSV has it."""
     return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"') else text
-
-
-def _says_missing(done: run.Finished) -> bool:
-    return any(word in done.stderr.lower() for word in (b"no such", b"image not known", b"not found"))
-
-
-def _names_no_python(text: str) -> bool:
-    return "python3" in text and ("not found" in text or "no such file" in text.lower())
 
 
 def _read_small(path: str, limit_bytes: int = 200) -> str:
@@ -761,20 +528,6 @@ def _read_small(path: str, limit_bytes: int = 200) -> str:
         return ""
     finally:
         os.close(fd)
-
-
-def _first_line(archive: bytes) -> bytes:
-    """Return the first line of the regular file that a tar archive begins with, b"" for anything else."""
-    import io
-    import tarfile
-
-    try:
-        with tarfile.open(fileobj=io.BytesIO(archive)) as entries:
-            first = entries.next()
-            content = entries.extractfile(first) if first is not None and first.isreg() else None
-            return content.readline(200).rstrip(b"\n") if content is not None else b""
-    except (tarfile.TarError, ValueError, OSError):
-        return b""
 
 
 def _let_go(fifo: str) -> None:
