@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from support import wait_until
+from support import SCALE, wait_until
 
 
 @pytest.fixture
@@ -142,3 +142,29 @@ def test_the_clone_of_a_session_on_each_target_goes_when_its_work_is_saved(world
         assert done.exit_status == 1 and "still running" in done.stderr, done
     assert world.session("stop", "--id", running, "--force").exit_status == 0
     assert world.session("delete", "--id", running, "--workspace").exit_status == 0
+
+
+@pytest.mark.parametrize("words", [(), ("--workspace", "--discard-work")], ids=["the session", "with its clone"])
+def test_whichever_step_of_a_delete_fails_the_next_one_does_the_rest(world, tmp_path, words):  # F09
+    world.make_repo()
+    faulty = os.path.join(os.path.dirname(os.path.abspath(__file__)), "faulty")
+    for at in range(1, 100, 1 if not words or SCALE >= 1 else 7):
+        session_id = world.start("--", "sh", "-c", "mkdir one; echo words > one/two")
+        assert world.session("wait", "--id", session_id).exit_status == 0
+        record = world.show(session_id)
+        mark = tmp_path / f"mark-{at}"
+        env = {"PYTHONPATH": faulty, "FAULT_AT": str(at), "FAULT_MARK": str(mark)}
+        done = world.session("delete", "--id", session_id, *words, env=env)
+        assert "Traceback" not in done.stderr and done.exit_status in (0, 1), (at, done)
+        if done.exit_status == 1:
+            assert mark.exists(), (at, done)
+            again = world.session("delete", "--id", session_id, *words)
+            # Where the very last step failed, to see the removal on the disk, there is nothing left to be deleted.
+            assert again.exit_status == 0 or "no such session" in again.stderr, (at, done, again)
+        assert world.session("show", "--id", session_id).exit_status == 1
+        assert not os.path.exists(record["transcript_log_path"])
+        assert os.path.exists(record["workspace"]) == (not words)
+        if not mark.exists():
+            break
+    assert 3 < at < 99
+    assert world.session("verify", "--all").exit_status == 0
