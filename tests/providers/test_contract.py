@@ -142,7 +142,6 @@ def test_values_of_the_environment_and_files_of_the_home_come_in_by_no_list_of_p
                     assert b"secret-value" not in stream.read(), name
 
 
-@pytest.mark.parametrize("provider", providers.TARGETS, indirect=True)
 def test_a_file_trace_tells_what_the_agent_changes_until_its_very_end(provider):
     world, log = provider.world, os.path.join(provider.world.home, "trace.log")
     agent = 'echo 1 > one; echo h > "$HOME/h"; ln -s one "$(printf "odd\\n\\351")"; exit 4'
@@ -159,7 +158,6 @@ def test_a_file_trace_tells_what_the_agent_changes_until_its_very_end(provider):
     assert {"one", "odd\\n\\351'"} | ({"h"} if provider.confines else set()) <= created
 
 
-@pytest.mark.parametrize("provider", providers.TARGETS, indirect=True)
 def test_a_persistent_home_is_kept_for_the_agents_next_session_and_for_one_at_a_time(provider):
     world = provider.world
     asked = ("start", "--agent", "command", "--target", provider.target, *provider.options, "--home", "persistent")
