@@ -25,12 +25,13 @@ def write_down(
     status: str = "",
     source: str = "",
     reason: str = "",
+    again: bool = False,
 ) -> "dict[str, Any]":
     """Finish a session and return its final record.
 
     path: the record; folder: its scratch folder ("" when gone); status: the final word, chosen by the rules of
-    workcell-session-record(5) when not given; source: who writes the end in place of the monitor. A record that is final
-    already keeps what it says, and only what is missing after it is done.
+    workcell-session-record(5) when not given; source: who writes the end in place of the monitor; again: a first try failed
+    somewhere. A record that is final already keeps what it says, and only what is missing after it is done.
     """
     fields = record.read(path)
     log = layout.audit_log_path(path)
@@ -38,14 +39,18 @@ def write_down(
     if not record.is_terminal(fields):
         if spec is not None:
             _keep_transcript(fields, spec, folder)
-        # Only who ends it in the monitor's place can find what was written down already.
-        provider = fields["target_provider"]
+        provider, again = fields["target_provider"], again or bool(source)
+
+        def is_written(event: str) -> bool:
+            # Only who comes after another can find it, or after a first try of its own.
+            return again and audit.has_event(log, session_id, event, provider)
+
         change = _mutation(spec, folder) if spec is not None else ""
         final = events.PACKAGE_MUTATION if change else fields["current_assurance"] or events.MANAGED_MUTABLE
-        if spec is not None and change and not (source and audit.has_event(log, session_id, "assurance-change", provider)):
+        if spec is not None and change and not is_written("assurance-change"):
             changed = events.assurance_change(spec, final, change)
             audit.append_event(log, "assurance-change", session_id, changed, record_path=path)
-        if not (source and audit.has_event(log, session_id, "exit", provider)):
+        if not is_written("exit"):
             if spec is not None and not source:
                 pairs = events.exit_full(spec, fields, exit_status, reason, final)
             else:

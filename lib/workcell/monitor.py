@@ -668,11 +668,15 @@ class Monitor:
 
     def _write_down(self, exit_status: int, status: str) -> None:
         """Write the end, trying again while the log or the disk does not let us; what stays undone, reconcile does."""
+        again = False
         for pause_s in (0.1, 1, 5, 20, 0):
             try:
-                finish.write_down(self.record_path, self.folder, self.spec, exit_status, status=status, reason=self._reason)
+                finish.write_down(
+                    self.record_path, self.folder, self.spec, exit_status, status=status, reason=self._reason, again=again
+                )
                 return
             except (WorkcellError, OSError) as error:
+                again = True
                 _log(f"the end could not be written: {error}")
                 time.sleep(pause_s)
 

@@ -321,3 +321,24 @@ def test_a_stopped_monitor_is_neither_dead_nor_lost(world, target):
         os.kill(pid, signal.SIGCONT)
     assert world.session("wait", "--id", session_id).exit_status == 6
     assert verdict(world, session_id) == "verified"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can close a folder to root")
+def test_an_end_that_could_not_be_recorded_at_first_is_told_once(world, target, tmp_path):
+    program = "echo is up; while [ ! -e go ]; do sleep 0.01; done"
+    debug = tmp_path / "debug.log"
+    words = ("--session-workspace", "direct", "--debug-log", str(debug), "--", "sh", "-c", program)
+    session_id = world.start(*words, target=target)
+    wait_for_output(world, session_id)
+    sessions = os.path.join(os.path.dirname(record_of(world, session_id)["audit_log_path"]), "sessions")
+    subprocess.run(["mount", "--bind", sessions, sessions], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", sessions], check=True)
+        open(os.path.join(world.repo, "go"), "w").close()
+        wait_until(lambda: debug.read_text().count("the end could not be written") == 2, what="a second try")
+    finally:
+        subprocess.run(["umount", sessions], check=True)
+    assert world.session("wait", "--id", session_id, "--timeout", "30").exit_status == 0
+    assert event_names(world, session_id) == ["launch", "exit"]
+    assert verdict(world, session_id) == "verified"
+    assert_nothing_left(world)
