@@ -141,6 +141,7 @@ def open_fifo(path: str) -> tuple[int, tuple[int, int] | None]:
     if not stat.S_ISFIFO(found.st_mode):
         os.close(fd)
         raise OSError(errno.EINVAL, "not a FIFO")
+    attempt(os.utime, fd, (0, 0))  # whoever comes too late to see the reader sees that there was one
     return fd, (found.st_dev, found.st_ino) if made else None
 
 

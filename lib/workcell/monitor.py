@@ -643,6 +643,8 @@ class Monitor:
 
     def _finish(self) -> None:
         exit_status = self._exit_status if self._exit_status is not None else finish.FALLBACK_EXIT_STATUS
+        if not self._ready and not self._engine and _local.had_reader(self.folder):
+            self._became_ready()  # a short life, which was over before we looked
         self._end_trace(exit_status)
         if not self._shares_trace:  # what a local engine has started here looks after its containers
             self._end_orphans()

@@ -27,6 +27,7 @@ from life import (
     wait_for_output,
 )
 from support import wait_until
+from workcell.runtimes import bubblewrap
 
 
 @pytest.fixture(autouse=True)
@@ -341,4 +342,21 @@ def test_an_end_that_could_not_be_recorded_at_first_is_told_once(world, target, 
     assert world.session("wait", "--id", session_id, "--timeout", "30").exit_status == 0
     assert event_names(world, session_id) == ["launch", "exit"]
     assert verdict(world, session_id) == "verified"
+    assert_nothing_left(world)
+
+
+def test_an_agent_that_is_over_before_its_monitor_looks_has_run_all_the_same(world, tmp_path):
+    """The monitor is stopped from before the sandbox starts until it has ended, as on a machine with too much to do."""
+    bwrap = bubblewrap.program()
+    (tmp_path / "slow").mkdir()
+    lines = ["kill -STOP $PPID", f'{bwrap} "$@"', "code=$?", "kill -CONT $PPID", "exit $code"]
+    script = "\n".join([f'case "$*" in *"exit 0") exec {bwrap} "$@" ;; esac', *lines, ""])
+    (tmp_path / "slow/bwrap").write_text("#!/bin/bash\n" + script)
+    (tmp_path / "slow/bwrap").chmod(0o755)
+    world.env["PATH"] = f"{tmp_path}/slow:{world.env['PATH']}"
+    session_id = world.start("--", "sh", "-c", "echo words; exit 3", target="bubblewrap")
+    assert world.session("wait", "--id", session_id).exit_status == 3
+    fields = record_of(world, session_id)
+    assert (fields["status"], fields["exit_status"]) == ("failed", "3")
+    assert "words" in transcript(world, session_id)
     assert_nothing_left(world)

@@ -305,7 +305,9 @@ class Engine:
 
     def was_started(self, scratch_dir: str) -> bool:
         """Say of a container that ended before it was seen to be ready whether the program was started in it."""
-        deadline = clock.monotonic_s() + (0 if self.shared else SETTLE_S)
+        if self.shared:
+            return _local.had_reader(scratch_dir)
+        deadline = clock.monotonic_s() + SETTLE_S
         while not os.path.lexists(os.path.join(scratch_dir, READY_FILE)):
             if clock.monotonic_s() > deadline:
                 return False

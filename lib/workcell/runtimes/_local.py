@@ -163,6 +163,14 @@ def has_reader(scratch_dir: str) -> bool:
     return True
 
 
+def had_reader(scratch_dir: str) -> bool:
+    """Say whether the adapter has opened that FIFO at some time, and may be gone again: it sets the time of it to 1970."""
+    try:
+        return os.lstat(os.path.join(scratch_dir, AGENT_INPUT)).st_mtime == 0
+    except OSError:
+        return False
+
+
 def read_status(scratch_dir: str) -> "dict[str, Any] | None":
     """Return all documents of the status file merged into one, None where there is no such file."""
     try:
