@@ -21,16 +21,16 @@ def assurance_of(engine, session_id):
     return fields["initial_assurance"], fields["final_assurance"], events
 
 
-def test_a_read_only_container_ends_as_it_began_and_has_nowhere_to_say_otherwise(engine):
-    session_id = engine.start("--", "sh", "-c", f'[ -z "$WORKCELL_PERSISTED_ASSURANCE_FILE" ] && ! {WORD}')
-    initial, final, events = assurance_of(engine, session_id)
+def test_a_read_only_container_ends_as_it_began_and_has_nowhere_to_say_otherwise(podman):
+    session_id = podman.start("--", "sh", "-c", f'[ -z "$WORKCELL_PERSISTED_ASSURANCE_FILE" ] && ! {WORD}')
+    initial, final, events = assurance_of(podman, session_id)
     assert (initial, final) == ("managed-readonly", "managed-readonly")
     assert [event["event"] for event in events] == ["launch", "exit"]
 
 
-def test_a_writable_container_in_which_nothing_was_changed_ends_as_it_began(engine):
-    session_id = engine.start("--container-mutability", "ephemeral", "--", "sh", "-c", "echo x > /tmp/x; echo x > one")
-    initial, final, events = assurance_of(engine, session_id)
+def test_a_writable_container_in_which_nothing_was_changed_ends_as_it_began(podman):
+    session_id = podman.start("--container-mutability", "ephemeral", "--", "sh", "-c", "echo x > /tmp/x; echo x > one")
+    initial, final, events = assurance_of(podman, session_id)
     assert (initial, final) == ("managed-mutable", "managed-mutable")
     assert [event["event"] for event in events] == ["launch", "exit"]
     assert events[-1]["package_mutation_downgraded"] == "0"

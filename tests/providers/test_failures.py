@@ -176,8 +176,16 @@ def test_what_cannot_be_started_is_refused_before_anything_is_changed(engine):
     ends(engine, session_id, "failed", "127")
 
 
-@pytest.mark.parametrize("dies", ["start", "monitor", "both"])
-def test_a_container_that_waits_for_its_clone_goes_with_whoever_of_start_and_monitor_dies(engine, dies):
+@pytest.mark.parametrize("dies", ["start", "monitor"])
+def test_a_container_that_waits_for_its_clone_goes_with_the_one_of_start_and_monitor_that_dies(podman, dies):
+    die_while_git_copies(podman, dies)
+
+
+def test_a_container_that_waits_for_its_clone_is_removed_by_reconcile_where_both_died(engine):
+    die_while_git_copies(engine, "both")
+
+
+def die_while_git_copies(engine, dies):
     """The container is made while git still copies, and nothing of the agent has run in it."""
     world = engine.world
     clones = os.path.join(world.repo, ".git/workcell-sessions")
