@@ -7,7 +7,7 @@ import os
 import sys
 from operator import itemgetter
 
-from workcell import host, output, record, safe_open
+from workcell import output, record, safe_open
 from workcell.canonical import BLANKS
 from workcell.errors import NotFoundError, UnreadableError
 
@@ -130,12 +130,18 @@ def _collect(problems: "list[WorkcellError]", choose: "Choose", make: "Callable[
 
     listed = record.listed(problems)
     one_root = len({number for number, _, _ in listed}) == 1  # of two, each record of the second depends on the first
-    if one_root and sum(len(names) for _, _, names in listed) >= MANY and host.processors() > 1:
+    if one_root and sum(len(names) for _, _, names in listed) >= MANY and _has_two_processors():
         found = _read_by_two(listed, problems, read)
     else:
         found = read(listed, problems)
     record.newest_first(found, itemgetter(0), itemgetter(1))
     return found
+
+
+def _has_two_processors() -> bool:
+    from workcell import host
+
+    return host.processors() > 1
 
 
 def _read_by_two(

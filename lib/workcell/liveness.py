@@ -6,7 +6,7 @@ that is touched is the monitor's, by a probe that lets go at once.
 
 import os
 
-from workcell import host, scratch
+from workcell import scratch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ def look(fields: "dict[str, Any]", path: str, ask: bool = False) -> "tuple[dict[
 
 def other_boot(folder: str) -> bool:
     """Say whether a scratch folder was made before this boot: nothing that it names can still run."""
+    from workcell import host
     from workcell.errors import WorkcellError
 
     try:
@@ -97,6 +98,7 @@ def _gone_without_folder(fields: "dict[str, Any]", folder: str) -> bool:
     pid = str(fields["monitor_pid"])
     if not pid.isdigit() or int(pid) < 2:
         return True
+    from workcell import host
     from workcell.runtimes import _local
 
     if _local.session_processes(str(fields["session_id"])):

@@ -10,7 +10,7 @@ import fcntl
 import os
 import stat
 
-from workcell import clock, host
+from workcell import clock
 from workcell.errors import BusyError, UnreadableError
 
 TYPE_CHECKING = False
@@ -193,6 +193,8 @@ def _read_owner(fd: int, path: str) -> "tuple[int, str] | None":
 
 
 def _is_alive(pid: int, started: str) -> bool:
+    from workcell import host
+
     if not host.is_there(pid):
         return False
     # Other tags are start times that only other systems could compare: a living pid counts.

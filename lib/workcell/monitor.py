@@ -59,13 +59,13 @@ class Channel:
         except BrokenPipeError:
             pass  # it is dead, as read_line will say
 
-    def read_line(self, timeout_s: float) -> str | None:
-        """Return the next line of the monitor, "" at its end, None when the time is up."""
-        deadline = clock.monotonic_s() + timeout_s
+    def read_line(self, timeout_s: float | None = None) -> str | None:
+        """Return the next line of the other side, "" at its end, None when the time is up."""
+        deadline = None if timeout_s is None else clock.monotonic_s() + timeout_s
         while b"\n" not in self._rest:
             poller = select.poll()
             poller.register(self._reading, select.POLLIN)
-            if not poller.poll(max(0.0, deadline - clock.monotonic_s()) * 1000):
+            if not poller.poll(None if deadline is None else max(0.0, deadline - clock.monotonic_s()) * 1000):
                 return None
             data = os.read(self._reading, 4096)
             if not data:
@@ -175,7 +175,7 @@ class Monitor:
         self.runtime = runtimes.of_spec(launch.spec)
         self._engine = runtimes.is_engine(self.runtime)
         self._shares_trace = self._engine and self.runtime.shared  # a FIFO that both sides see; else a pipe that is inherited
-        self._reading, self._writing, self._words = reading, writing, b""
+        self._words, self._writing = Channel(reading, writing), writing
         self._sizes: dict[int, tuple[int, int]] = {}
         self._base_size = self._size = size
         self._pending = bytearray()
@@ -203,7 +203,7 @@ class Monitor:
         """Wait for the word to go, launch, keep the session, and write its end down."""
         signal.signal(signal.SIGTERM, self._on_terminate)
         self._say(f"{os.getpid()} {self.folder}")
-        word, problem = self._await_word(), None
+        word, problem = self._words.read_line(), None
         if word == "prepare":
             # An engine takes longer than all that start still has to do; its container waits until it is let go.
             try:
@@ -211,7 +211,7 @@ class Monitor:
                 self._start()
             except (OSError, WorkcellError) as error:
                 problem = error
-            word = self._await_word()
+            word = self._words.read_line()
         if word != "go":
             self._abandon()
             return
@@ -230,16 +230,6 @@ class Monitor:
 
     def _say(self, line: str) -> None:
         _say(self._writing, line)
-
-    def _await_word(self) -> str:
-        """Return the next word of start, "" where it has gone."""
-        while b"\n" not in self._words:
-            data = os.read(self._reading, 64)
-            if not data:
-                return ""
-            self._words += data
-        word, _, self._words = self._words.partition(b"\n")
-        return word.decode("ascii", "replace")
 
     def _abandon(self) -> None:
         """Clean up after a start that ended before it said go: an agent has not run."""

@@ -22,11 +22,12 @@ One that is reached by a container engine (`is_engine`) is an `_engine.Engine`, 
     was_started(scratch_dir) -> bool        whether the program was started in a container that ended before that could be seen
     began(scratch_dir, session_id)          note which process the container's first one is, once it is ready
     last_words(scratch_dir) -> str          why the engine could not start the container
+    has_changed_programs(scratch_dir)       whether those of the image were changed in a container that has ended
     open_input(scratch_dir)                 the way to the agent's input where no FIFO can be shared (`shared` is False)
 
 The pid that their start returns is that of the engine's client, whose end and exit status say nothing of the container.
 
-Adding a provider means adding a file, a row in `_MODULES` and a line in the fixtures of tests/runtimes.
+Adding a provider means adding a file, a row in `_MODULES` and a word in TARGETS of tests/providers/providers.py.
 """
 
 TYPE_CHECKING = False
