@@ -107,7 +107,13 @@ def test_when_the_monitor_is_killed_its_container_runs_until_stop_ends_both(engi
 
 def test_a_container_that_is_removed_behind_our_back_ends_its_session(podman):
     session_id = start(podman)
-    engines.run(["podman", "rm", "-f", "-t", "0", podman.containers()[0]], podman.env)
+    monitor = int(podman.world.show(session_id)["monitor_pid"])
+    # Held for the time of the removal: else it may see the killed container before that is gone, and learn its status.
+    os.kill(monitor, signal.SIGSTOP)
+    try:
+        engines.run(["podman", "rm", "-f", "-t", "0", podman.containers()[0]], podman.env)
+    finally:
+        os.kill(monitor, signal.SIGCONT)
     ends(podman, session_id, "aborted", "1")
 
 
