@@ -1,6 +1,7 @@
 """Fixtures for all tests: the library on the path, a private world for each test, and no process left behind."""
 
 import os
+import signal
 import sys
 
 import pytest
@@ -9,6 +10,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "lib"))
 sys.path.insert(0, os.path.dirname(__file__))
 
 import support
+
+# What a script runs in the background ignores these two, and nohup's the third; the operators of the tests do not.
+for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 @pytest.fixture
