@@ -9,11 +9,11 @@ import json
 import os
 import re
 import select
-import signal
 import struct
 
 from workcell import clock, console, host, live, record, replay, scratch, terminal
 from workcell.errors import UsageError, WorkcellError
+from workcell.signals import signal
 
 REPLAY_BYTES = 64 << 10
 POLL_MS = 1000  # only in case that a notice was missed: what is printed, and the end, wake us

@@ -6,16 +6,15 @@ output that could not be kept. The monitor is the only writer; readers follow by
 """
 
 import codecs
-import json
 import os
-import re
 import time
 
-from workcell import clock
+from workcell import clock, fastjson
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from re import Match
     from typing import IO, Any
 
 DEFAULT_LIMIT_BYTES = 16 << 20
@@ -35,7 +34,7 @@ class Modes:
     FOLLOWED = frozenset({1, 7, 9, 25, 47, 66, 1000, 1002, 1003, 1004, 1005, 1006, 1015, 1016, 1047, 1049, 2004, 2031})
     ALTERNATE = (1049, 1047, 47)
 
-    _SEQUENCE = re.compile(
+    _SEQUENCE = (
         rb"\x1b(?:\[\?(?P<dec>[0-9;]{1,64})(?P<set>[hl])|\[(?P<kitty>[>=<])(?P<flags>[0-9;]{0,16})u"
         rb"|\[>4(?:;(?P<other>[0-9]))?m|(?P<keypad>[=>])|(?P<reset>c|\[!p))"
     )
@@ -53,17 +52,19 @@ class Modes:
             data = self._carry + data
         elif b"\x1b" not in data:
             return False
+        import re  # kept by re itself, and not loaded for a program that switches nothing
+
         last = data.rfind(b"\x1b")
         before = self.as_dict()
         end = 0
-        for found in self._SEQUENCE.finditer(data):
+        for found in re.finditer(self._SEQUENCE, data):
             self._apply(found)
             end = found.end()
         # A sequence that was cut: kept for the next piece, unless it is too long to be one of ours.
         self._carry = data[last:] if last >= end and len(data) - last < 80 else b""
         return self.as_dict() != before
 
-    def _apply(self, found: "re.Match[bytes]") -> None:
+    def _apply(self, found: "Match[bytes]") -> None:
         if found["dec"]:
             on = found["set"] == b"h"
             for number in (int(n) for n in found["dec"].split(b";") if n):
@@ -238,7 +239,7 @@ class Writer:
         try:
             fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
-                os.write(fd, json.dumps(value).encode())
+                os.write(fd, fastjson.dumps(value).encode())
             finally:
                 os.close(fd)
             os.rename(temporary, os.path.join(self.folder, "modes"))
@@ -272,7 +273,7 @@ def _read_state(folder: str) -> "dict[str, Any]":
     try:
         fd = os.open(os.path.join(folder, "modes"), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(fd, "rb") as stream:
-            value = json.load(stream)
+            value = fastjson.loads(stream.read())
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
@@ -466,11 +467,11 @@ def live_asciicast(folder: str, started_at_epoch: int, over: "Callable[[], bool]
                 continue
         if kind == "r":
             value = f"{value[1]}x{value[0]}"
-        yield json.dumps([seconds, kind, value], ensure_ascii=False) + "\n"
+        yield f"[{seconds}, {fastjson.quoted(kind)}, {fastjson.quoted(value)}]" + "\n"
     if not header_done:
         yield header(DEFAULT_SIZE, started_at_epoch)
 
 
 def header(size: tuple[int, int], started_at_epoch: int) -> str:
     """Return the first line of a recording."""
-    return json.dumps({"version": 2, "width": size[1], "height": size[0], "timestamp": started_at_epoch}) + "\n"
+    return fastjson.dumps({"version": 2, "width": size[1], "height": size[0], "timestamp": started_at_epoch}) + "\n"

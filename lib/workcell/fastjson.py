@@ -1,4 +1,4 @@
-"""The two functions of json that a record is read and printed with, without its package.
+"""The functions of json that records and small files of ours are read and written with, without its package.
 
 json imports re, and the two together cost half of what starting Python costs; a command that shows one record would do little
 else. Where the interpreter has no `_json`, the package is what there is.
@@ -11,12 +11,13 @@ if TYPE_CHECKING:
 
     scan_once: "Callable[[str, int], tuple[Any, int]]"
     quoted: "Callable[[str], str]"
+    dumps: "Callable[[Any], str]"
 else:
     try:
         from _json import encode_basestring as quoted
-        from _json import make_scanner
+        from _json import encode_basestring_ascii, make_encoder, make_scanner
     except ImportError:
-        from json import JSONDecoder
+        from json import JSONDecoder, dumps
         from json.encoder import encode_basestring as quoted
 
         scan_once = JSONDecoder().scan_once
@@ -31,8 +32,31 @@ else:
 
         scan_once = make_scanner(_Rules)
 
+        def _unknown(value):
+            raise TypeError(f"{type(value).__name__} is no JSON")
+
+        _encode = make_encoder(None, _unknown, encode_basestring_ascii, None, ": ", ", ", False, False, False)
+
+        def dumps(value):
+            """Return a value as JSON in ASCII, on one line; raise TypeError or ValueError for what is none."""
+            return "".join(_encode(value, 0))
+
+
 # What scan_once raises for what is no JSON. Without the package loaded some interpreters find no class for their error and
 # raise SystemError in its place.
 FAULTS = (ValueError, StopIteration, RecursionError, SystemError)
 
-__all__ = ["FAULTS", "quoted", "scan_once"]
+
+def loads(text: str | bytes) -> "Any":
+    """Return the value of a whole JSON text, UTF-8 where it is bytes; raise ValueError for what is none."""
+    text = (text.decode() if isinstance(text, bytes) else text).strip(" \t\n\r")
+    try:
+        value, end = scan_once(text, 0)
+    except FAULTS:
+        raise ValueError("is no JSON") from None
+    if end != len(text):
+        raise ValueError("has more than one JSON value")
+    return value
+
+
+__all__ = ["FAULTS", "dumps", "loads", "quoted", "scan_once"]

@@ -5,11 +5,11 @@ that the record calls its monitor is one. The record and the audit log are writt
 """
 
 import os
-import signal
 
 from workcell import clock, finish, host, live, record, runtimes, scratch
 from workcell.errors import CannotTellError, WorkcellError
 from workcell.runtimes import _named
+from workcell.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ which is removed at the end.
 
 import fcntl
 import os
-import signal
 import struct
 import sys
 import termios
@@ -14,6 +13,7 @@ import termios
 from workcell import atomic, clock, layout, run, runtimes
 from workcell.errors import PreconditionError, UsageError, WorkcellError
 from workcell.runtimes import _python
+from workcell.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

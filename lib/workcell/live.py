@@ -1,10 +1,10 @@
 """What the commands that touch a live session share: find it, see that it lives, wait until its end is written down."""
 
 import os
-import signal
 
 from workcell import audit, cli, clock, finish, launch, layout, liveness, record, runtimes, scratch
 from workcell.errors import CannotTellError, WorkcellError
+from workcell.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import fcntl
 import os
 import stat
 
-from workcell import clock
+from workcell import clock, fastjson
 from workcell.errors import BusyError, UnreadableError
 
 TYPE_CHECKING = False
@@ -170,8 +170,6 @@ def dir_lock_is_live(dir_fd: int, name: str, path: str) -> bool:
 
 
 def _read_owner(fd: int, path: str) -> "tuple[int, str] | None":
-    import json
-
     try:
         file_fd = os.open("owner.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=fd)
     except FileNotFoundError:
@@ -179,7 +177,7 @@ def _read_owner(fd: int, path: str) -> "tuple[int, str] | None":
     except OSError as error:
         raise UnreadableError(f"{path}/owner.json", error.strerror or str(error), f"remove {path} if nobody writes") from None
     try:
-        owner = json.loads(os.read(file_fd, 4096))
+        owner = fastjson.loads(os.read(file_fd, 4096))
         pid, started = owner["pid"], owner["started"]
         if type(pid) is not int or not 0 < pid < 1 << 31 or type(started) is not str:
             raise ValueError

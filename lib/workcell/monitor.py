@@ -6,18 +6,17 @@ start that died. From then on it is the only client of the sandbox and the only 
 
 import errno
 import fcntl
-import json
 import os
 import select
-import signal
 import struct
 import termios
 import time
 
-from workcell import clock, console, finish, host, layout, record, runtimes, scratch, trace
+from workcell import clock, console, fastjson, finish, host, layout, record, runtimes, scratch, trace
 from workcell.errors import WorkcellError
 from workcell.run import exit_status_of
 from workcell.runtimes import _local
+from workcell.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -576,7 +575,7 @@ class Monitor:
         *lines, self._control_rest = (self._control_rest + data)[-(1 << 16) :].split(b"\n")
         for line in lines:
             try:
-                message = json.loads(line)
+                message = fastjson.loads(line)
                 operation, pid = message["op"], int(message["pid"])
                 if operation == "size":
                     self._note_size(pid, int(message["rows"]), int(message["columns"]))

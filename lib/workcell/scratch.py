@@ -6,11 +6,10 @@ start, kept by the monitor and gone when the session's record is final.
 
 import errno
 import fcntl
-import json
 import os
 import stat
 
-from workcell import atomic, schema
+from workcell import atomic, fastjson, schema
 from workcell.errors import UnreadableError, WorkcellError
 
 TYPE_CHECKING = False
@@ -50,7 +49,7 @@ def make(profile_dir: str) -> str:
 def write_spec(path: str, spec: "dict[str, Any]") -> None:
     """Write the launch spec, the intent of a start, into a scratch folder."""
     schema.check("launch-spec", spec)
-    atomic.replace_file(os.path.join(path, LAUNCH_SPEC), json.dumps(spec, indent=2).encode() + b"\n")
+    atomic.replace_file(os.path.join(path, LAUNCH_SPEC), fastjson.dumps(spec).encode() + b"\n")
 
 
 def read_spec(path: str) -> "dict[str, Any]":
@@ -72,7 +71,7 @@ def read_exit(path: str) -> int | None:
 def write_exit(path: str, exit_status: int, observed_at: str) -> None:
     """Write the exit status down, so that a crash of the monitor from here on loses nothing."""
     value = {"exit_status": exit_status, "observed_at": observed_at}
-    atomic.replace_file(os.path.join(path, EXIT_FILE), json.dumps(value).encode() + b"\n")
+    atomic.replace_file(os.path.join(path, EXIT_FILE), fastjson.dumps(value).encode() + b"\n")
 
 
 def _read_json(path: str) -> "Any":
@@ -85,7 +84,7 @@ def _read_json(path: str) -> "Any":
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_size > 1 << 20:
             return None
-        return json.loads(os.read(fd, 1 << 20))
+        return fastjson.loads(os.read(fd, 1 << 20))
     except ValueError:
         return None
     finally:

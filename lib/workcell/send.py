@@ -5,12 +5,12 @@ import fcntl
 import os
 import re
 import select
-import signal
 import stat
 import time
 
 from workcell import agents, cli, clock, console, live, liveness, record, replay, runtimes, scratch
 from workcell.errors import BusyError, UnreadableError, WorkcellError
+from workcell.signals import signal
 
 LIMIT_BYTES = 64 << 20
 PASTE_START, PASTE_END = b"\x1b[200~", b"\x1b[201~"

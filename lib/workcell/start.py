@@ -5,7 +5,6 @@ monitor -> its scratch folder with the lock and the intent -> clone -> record ->
 
 import fcntl
 import os
-import signal
 
 from workcell import (
     agents,
@@ -27,6 +26,7 @@ from workcell import (
     workspace,
 )
 from workcell.errors import PreconditionError, UnreadableError, UsageError, WorkcellError
+from workcell.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
 """End a session: leave the mark, ask, insist when the time is up, and wait until the end is written down."""
 
 import os
-import signal
 
 from workcell import clock, finish, layout, live, liveness, record, runtimes, scratch
 from workcell.errors import BusyError, CannotTellError, WorkcellError
+from workcell.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

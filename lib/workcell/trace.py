@@ -4,11 +4,10 @@ The tracer runs beside the agent, as the agent's user: whatever it says may be t
 it has one of the known shapes, the time is ours, and each text is quoted. See workcell-file-trace(5).
 """
 
-import json
 import os
 import stat
 
-from workcell import clock
+from workcell import clock, fastjson
 from workcell.quoting import quote
 
 TYPE_CHECKING = False
@@ -71,7 +70,7 @@ class Collector:
 
     def _take(self, line: bytes) -> None:
         try:
-            event, *values = json.loads(line)
+            event, *values = fastjson.loads(line)
             if event == "start" and len(values) == 1:
                 self._write("watch-start", [("root", _text(values[0])), ("interval_sec", str(INTERVAL_S))])
             elif event == "stop" and len(values) == 1:

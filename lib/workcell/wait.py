@@ -5,10 +5,10 @@ A monitor's process ends right after its lock is free, and then its session is a
 
 import os
 import select
-import signal
 
 from workcell import clock, host, live, scratch
 from workcell.errors import WorkcellError
+from workcell.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

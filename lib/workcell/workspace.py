@@ -4,7 +4,6 @@ git runs here on what the operator owns; still no hook, filter, monitor or drive
 nothing of the source is written (git(1), GIT_OPTIONAL_LOCKS).
 """
 
-import functools
 import os
 import stat
 
@@ -126,16 +125,21 @@ class Git:
         )
 
 
-@functools.cache
+_configurations: dict[str, list[tuple[str, str, str]]] = {}
+
+
 def configuration(folder: str) -> list[tuple[str, str, str]]:
     """Return (origin, key, value) of all that the operator has configured for a folder; reading it runs nothing.
 
     origin: `file:` and a path, relative to the folder or absolute, or another word of git-config(1), --show-origin. A process
     asks once: a start goes by what it found first.
     """
-    found = run.capture(*_configuration_command(folder), timeout_s=60)
-    words = os.fsdecode(found.stdout).split("\0")
-    return [(origin, *entry.partition("\n")[::2]) for origin, entry in zip(words[::2], words[1::2], strict=False)]
+    if folder not in _configurations:
+        found = run.capture(*_configuration_command(folder), timeout_s=60)
+        words = os.fsdecode(found.stdout).split("\0")
+        pairs = zip(words[::2], words[1::2], strict=False)
+        _configurations[folder] = [(origin, *entry.partition("\n")[::2]) for origin, entry in pairs]
+    return _configurations[folder]
 
 
 def _configuration_command(folder: str) -> tuple[list[str], dict[str, str]]:

@@ -1,7 +1,6 @@
 """Which image a container is made of, and which Python the adapter has in it: found out before anything is changed."""
 
 import os
-import re
 
 from workcell import layout
 from workcell.errors import CannotTellError, PreconditionError, UsageError
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 PULL_S = 1800.0
 TRIAL_S = 120.0
 REMOVE_S = 30.0
-_IMAGE_ID = re.compile(r"[0-9a-f]{64}")
 
 
 def choose(engine: "Engine", options: "Any", profile: str) -> "dict[str, Any]":
@@ -69,10 +67,10 @@ def _python_for(engine: "Engine", spec: "dict[str, Any]", looked: str) -> str:
     image = spec["image_ref"]
     identity, _, platform = looked.removeprefix("sha256:").partition(" ")
     note = os.path.join(layout.cache_dir(), "images", identity)
-    answer = _python.recall(note) if _IMAGE_ID.fullmatch(identity) else ""
+    answer = _python.recall(note) if _is_digest(identity) else ""
     if answer not in _python.ANSWERS:
         answer = _try_python(engine, spec)
-        if answer in _python.ANSWERS and _IMAGE_ID.fullmatch(identity):
+        if answer in _python.ANSWERS and _is_digest(identity):
             _python.remember(note, answer)
     if answer not in (_python.OLD, _python.MISSING):
         return ""  # where nobody could say, the launch will
@@ -104,6 +102,10 @@ def _try_python(engine: "Engine", spec: "dict[str, Any]") -> str:
         raise PreconditionError(f"image {spec['image_ref']}", f"its python3 cannot be tried: {error.why}", "") from None
     finally:
         engine.ask(spec, "rm", "--force", name, timeout_s=REMOVE_S)
+
+
+def _is_digest(text: str) -> bool:
+    return len(text) == 64 and not text.strip("0123456789abcdef")
 
 
 def _says_missing(done: "run.Finished") -> bool:

@@ -8,15 +8,14 @@ What the agent's environment holds never reaches the engine, which would keep it
 adapter/container_entry.py.
 """
 
-import json
 import os
-import signal
 import termios
 import tty
 
-from workcell import clock, events, host, run, scratch
+from workcell import clock, events, fastjson, host, run, scratch
 from workcell.errors import CannotTellError, PreconditionError, WorkcellError
 from workcell.runtimes import Launch, State, Target, _choice, _image, _inside, _local, _python, _seccomp, bubblewrap
+from workcell.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -353,7 +352,7 @@ class Engine:
             done = self.ask(spec, *words, self._name(scratch_dir, spec))
             if done.exit_status == 0:
                 state, _, labels = done.text().partition("\n")
-                found, owner = json.loads(state), json.loads(labels) or {}
+                found, owner = fastjson.loads(state), fastjson.loads(labels) or {}
                 if owner.get("workcell.session-id") == spec["session_id"]:
                     return found if isinstance(found, dict) and isinstance(found.get("Status"), str) else None
             return None if self._containers(spec) else {}
@@ -465,9 +464,11 @@ class Engine:
                 pass
         if "child-pid" in status and not pid:
             return
+        from signal import Signals  # by name: a virtual machine's engine has numbers of its own
+
         try:
             spec = scratch.read_spec(scratch_dir)
-            done = self.ask(spec, "kill", "--signal", signal.Signals(signum).name[3:], self._name(scratch_dir, spec))
+            done = self.ask(spec, "kill", "--signal", Signals(signum).name[3:], self._name(scratch_dir, spec))
         except WorkcellError:
             done = None
         if signum == signal.SIGKILL and (done is None or done.exit_status != 0):

@@ -1,15 +1,14 @@
 """What the runtimes without an engine share: the adapter, its interpreter, the status file, processes by their session."""
 
-import json
 import os
-import signal
 import stat
 import sys
 
-from workcell import host, layout
+from workcell import fastjson, host, layout
 from workcell.errors import PreconditionError
 from workcell.runtimes import State
 from workcell.scratch import AGENT_INPUT, STATUS_FILE
+from workcell.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ def open_status(scratch_dir: str) -> int:
 def note(scratch_dir: str, value: "dict[str, Any]") -> None:
     """Append a document to the status file, as bubblewrap does for its own sandboxes."""
     fd = open_status(scratch_dir)
-    os.write(fd, json.dumps(value).encode() + b"\n")
+    os.write(fd, fastjson.dumps(value).encode() + b"\n")
     os.close(fd)
 
 
@@ -185,13 +184,13 @@ def read_status(scratch_dir: str) -> "dict[str, Any] | None":
     finally:
         os.close(fd)
     merged: dict[str, Any] = {}
-    decoder, at = json.JSONDecoder(), 0
+    at = 0
     while True:
         while at < len(text) and text[at].isspace():
             at += 1
         try:
-            value, at = decoder.raw_decode(text, at)
-        except ValueError:
+            value, at = fastjson.scan_once(text, at)
+        except fastjson.FAULTS:
             return merged  # the rest is not whole yet
         if isinstance(value, dict):
             merged.update(value)

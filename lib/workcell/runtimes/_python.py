@@ -5,12 +5,11 @@ adapter's files import: `ld.so --library-path lib python -I -S FILE` needs nothi
 and kept in the cache folder, complete or not at all; it may be removed whenever no session runs on it.
 """
 
-import json
 import os
 import stat
 import sys
 
-from workcell import atomic, layout, lock, run
+from workcell import atomic, fastjson, layout, lock, run
 from workcell.errors import PreconditionError
 from workcell.runtimes import _local
 
@@ -151,7 +150,7 @@ def _build(source: str, folder: str) -> None:
         raise PreconditionError(source, f"cannot be copied for an image without Python: {looked.reason()}", NEXT)
     made = tempfile.mkdtemp(prefix=".making-", dir=parent)
     try:
-        _copy(json.loads(looked.stdout), made)
+        _copy(fastjson.loads(looked.stdout), made)
         _settle(made)
         tried = run.capture([*words(made), "-I", "-S", "-c", _TRY % ", ".join(_modules())], {}, BUILD_S)
         if tried.stdout != b"works 3\n":

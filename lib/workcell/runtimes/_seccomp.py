@@ -8,6 +8,8 @@ import errno
 import os
 import struct
 
+from workcell import fastjson
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,8 +106,6 @@ _LOW_HALF = 0xFFFFFFFF  # all that the kernel looks at of these arguments
 
 def profile() -> bytes:
     """Return the same filter as an engine takes it: a seccomp profile in JSON (the linux section of the OCI runtime spec)."""
-    import json
-
     calls = _ARCHITECTURES[os.uname().machine][1]
 
     def rule(names: "Iterable[str]", number: int, *compared: int) -> "dict[str, Any]":
@@ -125,4 +125,4 @@ def profile() -> bytes:
         "architectures": [_PROFILE_ARCHITECTURES[os.uname().machine]],
         "syscalls": rules,
     }
-    return json.dumps(value).encode()
+    return fastjson.dumps(value).encode()

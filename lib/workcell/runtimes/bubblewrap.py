@@ -6,13 +6,13 @@ The root of the sandbox is a list of what it may see, not the host's root with h
 """
 
 import os
-import signal
 
 from workcell import host, layout, run, trace
 from workcell import workspace as workspaces
 from workcell.agents import SYSTEM_PREFIXES, in_system
 from workcell.errors import PreconditionError
 from workcell.runtimes import Launch, State, Target, _local, _seccomp
+from workcell.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

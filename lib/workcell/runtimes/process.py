@@ -5,10 +5,10 @@ ends with it: the adapter is their subreaper (prctl(2)), and a kill goes to all 
 """
 
 import os
-import signal
 
 from workcell import clock, host, trace
 from workcell.runtimes import Launch, State, Target, _local
+from workcell.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
