@@ -43,6 +43,20 @@ EXACT = {
     r"^[0-9a-f]{64}$(?!\n)": 'len({0}) == 64 and not {0}.strip("0123456789abcdef")',
     r"^[0-9a-f]{32}$(?!\n)": 'len({0}) == 32 and not {0}.strip("0123456789abcdef")',
     r"^[A-Za-z_][A-Za-z0-9_]*$(?!\n)": "{0}.isascii() and {0}.isidentifier()",
+    r"^[^=\r\n\u0000]+$(?!\n)": '{0} and not any(c in {0} for c in "=\\r\\n\\0")',
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$(?!\n)": '{0}.translate(_ZEROS) == "0000-00-00T00:00:00Z"',
+    r"^[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}$(?!\n)": (
+        '{0}[:17].translate(_ZEROS) == "00000000T000000Z-" and len({0}) == 25 and not {0}[17:].strip("0123456789abcdef")'
+    ),
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$(?!\n)": (
+        '0 < len({0}) <= 64 and {0}[0] in _LETTERS and not {0}.strip(_LETTERS + "._-")'
+    ),
+    r"^[a-z0-9][a-z0-9_-]{0,31}$(?!\n)": (
+        '0 < len({0}) <= 32 and {0}[0] in _LETTERS and not {0}.strip(_LETTERS + "_-") and {0} == {0}.lower()'
+    ),
+    r"^workcell-[A-Za-z0-9][A-Za-z0-9_.-]*$(?!\n)": (
+        '{0}.startswith("workcell-") and {0}[9:10] not in ("", ".", "_", "-") and not {0}[9:].strip(_LETTERS + "._-")'
+    ),
 }
 QUICK = {
     FILLED: "{0}.strip()",
@@ -250,6 +264,8 @@ class Compiler:
             "_BLANKS = (",
             *(f'    "{ascii(part)[1:-1]}"' for part in (BLANKS[:9], BLANKS[9:])),
             ")",
+            '_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"',
+            '_ZEROS = str.maketrans("123456789", "000000000")',
         ]
         parts = [HEADER + PRELUDE.rstrip(), "\n".join(constants), *self.functions, "\n\n".join(self.tables), *public]
         return "\n\n\n".join(parts) + "\n"

@@ -326,7 +326,7 @@ def check_chain(fd: int, size: int, path: str, session_id: str, provider: str, w
 
 def check_chains(fd: int, size: int, path: str, wanted: "dict[str, str]", provider: str) -> "dict[str, Chain]":
     """Do for several sessions, which one pass over a log answers, what check_chain does for one; `wanted`: id to digest."""
-    from hashlib import sha256
+    from hashlib import sha256  # many lines: the machine's own instructions are worth their loading
 
     chains = {session_id: Chain() for session_id in wanted}
     claims = {b"session_id=" + _bytes(session_id): chain for session_id, chain in chains.items()}
@@ -570,10 +570,10 @@ def _event_line(previous: str, timestamp: str, event: str, session_id: str, pair
         key, _, value = word.partition(b"=")
         if len(value) <= 1024:
             raise WorkcellError(f"audit event {event}", "has too many long values")
-        import hashlib
+        from workcell.digests import sha256
 
         kept = min(65536, len(value) // 2)
-        mark = b"... [cut: %d bytes, sha256 %s]" % (len(value), hashlib.sha256(value).hexdigest().encode())
+        mark = b"... [cut: %d bytes, sha256 %s]" % (len(value), sha256(value).hexdigest().encode())
         words[longest] = key + b"=" + value[:kept] + mark
         line = format_line(previous, timestamp, words)
     return line

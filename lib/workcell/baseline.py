@@ -6,11 +6,9 @@ bare repository with that one commit, and `workcell.json` in it with what of the
 has changed.
 """
 
-import json
 import os
-import shutil
 
-from workcell import atomic, inquiry, objects, run, safe_open, workspace, worktree
+from workcell import atomic, fastjson, inquiry, objects, run, safe_open, workspace, worktree
 from workcell.errors import UnreadableError, WorkcellError
 
 TYPE_CHECKING = False
@@ -73,8 +71,10 @@ def keep(git: workspace.Git, source: workspace.Source, profile_dir: str, session
             "known": git(source.path, "for-each-ref", "--format=%(objectname)").text().split("\n"),
             "watched": _watched(source.path),
         }
-        atomic.replace_file(os.path.join(path, _NOTES), json.dumps(notes).encode() + b"\n")
+        atomic.replace_file(os.path.join(path, _NOTES), fastjson.dumps(notes).encode() + b"\n")
     except BaseException:
+        import shutil
+
         shutil.rmtree(path, ignore_errors=True)
         raise
 
@@ -83,6 +83,8 @@ def discard(profile_dir: str, session_id: str) -> None:
     """Remove the copy of a session's base; nothing happens where there is none."""
     path = path_of(profile_dir, session_id)
     if os.path.basename(path) == session_id + ".git":
+        import shutil
+
         shutil.rmtree(path, ignore_errors=True)
 
 
@@ -143,7 +145,7 @@ def _read_copy(found: Baseline, copy: str) -> None:
     try:
         dir_fd = safe_open.open_dir(copy)
         try:
-            notes = json.loads(safe_open.read_file(dir_fd, _NOTES, path, _NOTES_LIMIT_BYTES))
+            notes = fastjson.loads(safe_open.read_file(dir_fd, _NOTES, path, _NOTES_LIMIT_BYTES))
         finally:
             os.close(dir_fd)
         found.settings = {str(key): str(value) for key, value in notes["settings"].items()}
@@ -216,6 +218,8 @@ class Scratch:
         return self
 
     def __exit__(self, *_: object) -> None:
+        import shutil
+
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def git(self, words: list[str], stdin: bytes = b"", objects_dir: str = "") -> run.Finished:

@@ -14,9 +14,9 @@ def event_digest(previous: bytes, timestamp: bytes, args: "Iterable[bytes]") -> 
     `previous` is the digest of the event before, empty for the first; each arg is a whole `key=value` before any
     quoting.
     """
-    import hashlib
+    from workcell.digests import sha256
 
-    return hashlib.sha256(b"\0".join((previous, timestamp, *args))).hexdigest()
+    return sha256(b"\0".join((previous, timestamp, *args))).hexdigest()
 
 
 def seal_message(session_id: str, head: str) -> bytes:

@@ -37,7 +37,7 @@ def become_subreaper() -> None:
 def boot_id() -> str:
     """Return the system's id of this boot, "unknown" where there is none (proc(5), random/boot_id; sysctl(8) elsewhere)."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as stream:
             return stream.read().strip() or "unknown"
     except OSError:
         return _ask("/usr/sbin/sysctl", "-n", "kern.bootsessionuuid") or "unknown"

@@ -4,11 +4,11 @@ A repository can make git run programs, read any file and wait for ever, so no g
 the sandbox is taken apart with care: it can say what was staged and committed, but never what a file holds.
 """
 
-import hashlib
 import os
 import stat
 
 from workcell import objects, run, worktree
+from workcell.digests import sha256
 from workcell.errors import WorkcellError
 from workcell.workspace import CLONES
 
@@ -559,7 +559,7 @@ def _digest(root: int, path: bytes) -> str | None:
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return ""
-        return hashlib.sha256(worktree.read(fd, _WATCHED_LIMIT_BYTES)).hexdigest()
+        return sha256(worktree.read(fd, _WATCHED_LIMIT_BYTES)).hexdigest()
     finally:
         os.close(fd)
 

@@ -123,11 +123,11 @@ def slug(text: str) -> str:
 
 def derived_profile(workspace: str) -> str:
     """Return the profile name of a source workspace: `wcl-<slug>-<first 8 hex digits of SHA-256 of its real path>`."""
-    import hashlib
+    from workcell.digests import sha256
 
     real = os.path.realpath(workspace)
     name = slug(os.path.basename(real))[:10].strip("-") or "workspace"
-    return f"wcl-{name}-{hashlib.sha256(os.fsencode(real)).hexdigest()[:8]}"
+    return f"wcl-{name}-{sha256(os.fsencode(real)).hexdigest()[:8]}"
 
 
 def data_dir(name: str) -> str:

@@ -206,8 +206,9 @@ class Monitor:
         if word == "prepare":
             # An engine takes longer than all that start still has to do; its container waits until it is let go.
             try:
-                self._prepare()
+                self._make_fifos()
                 self._start()
+                self._prepare()
             except (OSError, WorkcellError) as error:
                 problem = error
             word = self._words.read_line()
@@ -249,11 +250,13 @@ class Monitor:
         except WorkcellError as error:
             _log(str(error))
 
-    def _prepare(self) -> None:
-        host.become_subreaper()
+    def _make_fifos(self) -> None:
         self._make_fifo(scratch.AGENT_INPUT, inside=True)
         if self._shares_trace and "file_trace_log_path" in self.spec:
             self._make_fifo(scratch.TRACE, inside=True)
+
+    def _prepare(self) -> None:
+        host.become_subreaper()
         flags = os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         self._input_fd = os.open(self._make_fifo(scratch.TERMINAL_INPUT), flags)
         self._control_fd = os.open(self._make_fifo(scratch.CONTROL), flags)
@@ -278,6 +281,7 @@ class Monitor:
     def _launch(self) -> None:
         """Let the agent run."""
         if not self._engine:
+            self._make_fifos()
             self._prepare()
         self._begin_trace()
         try:

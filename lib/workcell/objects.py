@@ -4,9 +4,7 @@ git does not hash again what it reads, so whoever can write into a repository ca
 here is checked, whether it comes from a repository of the operator or out of a sandbox. Formats: gitformat-pack(5), git(1).
 """
 
-import hashlib
 import os
-import zlib
 
 from workcell.errors import UnreadableError, WorkcellError
 
@@ -43,6 +41,8 @@ def is_id(text: str) -> bool:
 
 def object_id(form: str, kind: str, data: bytes) -> str:
     """Return the id of an object's content; kind is `blob`, `tree` or `commit`."""
+    import hashlib  # here: start needs the rest of this file only
+
     digest = hashlib.new(form, b"%s %d\0" % (kind.encode(), len(data)), usedforsecurity=False)
     digest.update(data)
     return digest.hexdigest()
@@ -228,6 +228,8 @@ class Pack:
                 head.append(byte | 0x80)
                 byte, size = size & 0x7F, size >> 7
             head.append(byte)
+            import zlib
+
             self._stream.write(bytes(head) + zlib.compress(data, 1))
         return oid
 
@@ -267,6 +269,8 @@ class Pack:
         stream.seek(8)
         stream.write(len(self._ids).to_bytes(4, "big"))
         stream.seek(0)
+        import hashlib
+
         digest = hashlib.new(self.form, usedforsecurity=False)
         while part := stream.read(1 << 20):
             digest.update(part)

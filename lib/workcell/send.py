@@ -9,6 +9,7 @@ import stat
 import time
 
 from workcell import agents, cli, clock, console, live, liveness, record, replay, runtimes, scratch
+from workcell.digests import sha256
 from workcell.errors import BusyError, UnreadableError, WorkcellError
 from workcell.signals import signal
 
@@ -113,9 +114,7 @@ def _shown(message: bytes, secret: bool) -> str:
     if secret:
         return "[secret]"
     if len(message) > AUDITED_BYTES:
-        import hashlib
-
-        return f"[{len(message)} bytes, sha256 {hashlib.sha256(message).hexdigest()}]"
+        return f"[{len(message)} bytes, sha256 {sha256(message).hexdigest()}]"
     return message.decode("utf-8", "surrogateescape")
 
 

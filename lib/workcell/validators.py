@@ -54,6 +54,8 @@ _BLANKS = (
     "\t\n\x0b\x0c\r \x85\xa0\u1680"
     "\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+_ZEROS = str.maketrans("123456789", "000000000")
 
 
 def _line(value: "Any", where: str) -> "str | None":
@@ -86,7 +88,7 @@ def _filled_line(value: "Any", where: str) -> "str | None":
 def _timestamp(value: "Any", where: str) -> "str | None":
     if not isinstance(value, str):
         return f"{where}: must be a string"
-    if not _search(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$(?!\n)", value):
+    if not value.translate(_ZEROS) == "0000-00-00T00:00:00Z":
         return f"{where}: must be a UTC time such as 2026-01-02T03:04:05Z"
     return None
 
@@ -107,7 +109,7 @@ def _text(value: "Any", where: str) -> "str | None":
 
 def _audit_event_propertynames(value: "Any", where: str) -> "str | None":
     if isinstance(value, str):
-        if not _search(r"^[^=\r\n\u0000]+$(?!\n)", value):
+        if not (value and not any(c in value for c in "=\r\n\0")):
             return f"{where}: must be a key: not empty, without '=', line break or NUL"
     return None
 
@@ -216,7 +218,7 @@ def _audit_seal(value: "Any", where: str) -> "str | None":
 def _new_session_id(value: "Any", where: str) -> "str | None":
     if not isinstance(value, str):
         return f"{where}: must be a string"
-    if not _search(r"^[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}$(?!\n)", value):
+    if not (value[:17].translate(_ZEROS) == "00000000T000000Z-" and len(value) == 25 and not value[17:].strip("0123456789abcdef")):
         return f"{where}: must be a session id such as 20260102T030405Z-0a1b2c3d"
     return None
 
@@ -224,7 +226,7 @@ def _new_session_id(value: "Any", where: str) -> "str | None":
 def _profile(value: "Any", where: str) -> "str | None":
     if not isinstance(value, str):
         return f"{where}: must be a string"
-    if not _search(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$(?!\n)", value):
+    if not (0 < len(value) <= 64 and value[0] in _LETTERS and not value.strip(_LETTERS + "._-")):
         return f"{where}: must be 1 to 64 letters, digits, dots, hyphens and underscores, the first a letter or digit"
     return None
 
@@ -232,7 +234,7 @@ def _profile(value: "Any", where: str) -> "str | None":
 def _path_word(value: "Any", where: str) -> "str | None":
     if not isinstance(value, str):
         return f"{where}: must be a string"
-    if not _search(r"^[a-z0-9][a-z0-9_-]{0,31}$(?!\n)", value):
+    if not (0 < len(value) <= 32 and value[0] in _LETTERS and not value.strip(_LETTERS + "_-") and value == value.lower()):
         return (
             f"{where}: must be 1 to 32 lower-case letters, digits, hyphens and "
             "underscores, the first a letter or digit"
@@ -342,7 +344,7 @@ def _launch_spec_transcript(value: "Any", where: str) -> "str | None":
 def _container_name(value: "Any", where: str) -> "str | None":
     if not isinstance(value, str):
         return f"{where}: must be a string"
-    if not _search(r"^workcell-[A-Za-z0-9][A-Za-z0-9_.-]*$(?!\n)", value):
+    if not (value.startswith("workcell-") and value[9:10] not in ("", ".", "_", "-") and not value[9:].strip(_LETTERS + "._-")):
         return f"{where}: must be a container name that begins with workcell-"
     return None
 

@@ -4,7 +4,7 @@ import os
 
 from workcell import layout
 from workcell.errors import CannotTellError, PreconditionError, UsageError
-from workcell.runtimes import _image, _python, _seccomp
+from workcell.runtimes import _image, _known, _python, _seccomp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,20 +30,23 @@ def choose(engine: "Engine", options: "Any", profile: str) -> "dict[str, Any]":
         "container_cpu": options.container_cpu or "",
         "container_memory": options.container_memory or "",
     }
-    engine.client()
     runtime = _python_for(engine, spec, _need_image(engine, spec, image, options))
     return {**spec, "adapter_python": runtime} if runtime else spec
 
 
 def _need_image(engine: "Engine", spec: "dict[str, Any]", image: str, options: "Any") -> str:
     """Return `ID OS/ARCHITECTURE` of an image, fetched where it is missing and that is wanted; raise PreconditionError."""
+    client = engine.client()
+    spec["own_filter"] = _seccomp.known() and engine.takes_filter(spec)
+    known = _known.recall(client, image, spec["engine_env"]) if engine.is_podman else ""
+    if known:
+        return known
     try:
-        present = engine.ask(spec, *_image.question(image))
+        present = engine.ask(spec, *_image.question(engine.program, image))
     except CannotTellError as error:
         raise PreconditionError(f"target {engine.TARGET.name}", f"{error.what}: {error.why}", error.next_step) from None
-    spec["own_filter"] = _seccomp.known() and engine.takes_filter(spec)
     if present.exit_status == 0:
-        return present.text()
+        return _answer(engine, spec, image, present.text())
     if not _says_missing(present):
         raise PreconditionError(f"target {engine.TARGET.name}", f"cannot run here: {present.reason()}", "start its engine")
     fetch = f"{engine.program} pull {image}"
@@ -56,7 +59,16 @@ def _need_image(engine: "Engine", spec: "dict[str, Any]", image: str, options: "
         raise PreconditionError(f"image {image}", f"cannot be fetched: {error.why}", f"try `{fetch}`") from None
     if done.exit_status != 0:
         raise PreconditionError(f"image {image}", f"cannot be fetched: {done.reason()}", f"try `{fetch}`")
-    return engine.ask(spec, *_image.question(image)).text()
+    return _answer(engine, spec, image, engine.ask(spec, *_image.question(engine.program, image)).text())
+
+
+def _answer(engine: "Engine", spec: "dict[str, Any]", image: str, text: str) -> str:
+    """Return the first two words of an engine's answer; podman's is kept."""
+    words = text.split(" ", 2)
+    answer = " ".join(words[:2])
+    if engine.is_podman and len(words) == 3:
+        _known.remember(engine.client(), image, spec["engine_env"], answer, words[2])
+    return answer
 
 
 def _python_for(engine: "Engine", spec: "dict[str, Any]", looked: str) -> str:

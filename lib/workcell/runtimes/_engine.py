@@ -207,7 +207,10 @@ class Engine:
             os.chmod(path, 0o600)
             if spec["uid"] != os.geteuid():
                 os.chown(path, spec["uid"], spec["gid"])
-        return self._fork_client(launch.scratch_dir, spec, words, tty_fd)
+        client = self._fork_client(launch.scratch_dir, spec, words, tty_fd)
+        if self.shared:
+            _local.compiled_adapter()  # long before its interpreter is there
+        return client
 
     def release(self, launch: Launch, size: tuple[int, int]) -> None:
         """Let the program run, which the container's first process waits for, on a terminal of a size (rows, columns)."""

@@ -3,6 +3,7 @@
 import os
 
 from workcell import layout, run
+from workcell.runtimes import _known
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,17 +32,19 @@ def variables() -> list[str]:
 
 def client_env(engine_env: list[str]) -> dict[str, str]:
     """Return the whole environment of a client: clean, but for what names the engine."""
-    own = {"PATH": run.SYSTEM_PATH, "HOME": layout.home_dir(), "LC_ALL": "C.UTF-8"}
+    # A client is a Go program, and short of memory that is hardly used it need not begin to collect (GOGC).
+    own = {"PATH": run.SYSTEM_PATH, "HOME": layout.home_dir(), "LC_ALL": "C.UTF-8", "GOGC": "400"}
     return own | dict(word.partition("=")[::2] for word in engine_env)
 
 
-def question(image: str) -> tuple[str, ...]:
-    """Return the words for a client that answers with an image's `ID OS/ARCHITECTURE`."""
-    return ("image", "inspect", "--format", "{{.Id}} {{.Os}}/{{.Architecture}}", image)
+def question(program: str, image: str) -> tuple[str, ...]:
+    """Return the words for a client that answers with an image's `ID OS/ARCHITECTURE`, podman with its last layer's folder."""
+    layer = " {{.GraphDriver.Data.UpperDir}}" if program == "podman" else ""
+    return ("image", "inspect", "--format", "{{.Id}} {{.Os}}/{{.Architecture}}" + layer, image)
 
 
 def ask_ahead(program: str, image: str, engine_env: list[str]) -> None:
-    """Begin to ask for an image."""
+    """Begin to ask for an image that is not known."""
     client = run.which(program)
-    if client is not None:
-        run.ahead([client, *question(image)], client_env(engine_env))
+    if client is not None and not (program == "podman" and _known.recall(client, image, engine_env)):
+        run.ahead([client, *question(program, image)], client_env(engine_env))

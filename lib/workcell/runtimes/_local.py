@@ -36,12 +36,19 @@ def is_tracer(pid: int) -> bool:
 def adapter_for(python: str) -> str:
     """Return the adapter as an interpreter starts it soonest: compiled, where that is of our own version, else the source.
 
-    A script is compiled anew each time that it is run, which for the adapter is an eighth of a start. The bytecode lies where
-    Python keeps that of modules, and is made when it is first missed.
+    A script is compiled anew each time that it is run, which for the adapter is an eighth of a start.
+    """
+    if os.path.basename(python) != f"python{sys.version_info[0]}.{sys.version_info[1]}":
+        return adapter_path()
+    return compiled_adapter() or adapter_path()
+
+
+def compiled_adapter() -> str:
+    """Return the adapter's bytecode, which lies where Python keeps that of modules, and is made when it is first missed.
+
+    Returns "" where it cannot be made.
     """
     source = adapter_path()
-    if os.path.basename(python) != f"python{sys.version_info[0]}.{sys.version_info[1]}":
-        return source
     folder, name = os.path.split(source)
     compiled = os.path.join(folder, "__pycache__", f"{name[:-3]}.{sys.implementation.cache_tag}.pyc")
     try:
@@ -56,8 +63,8 @@ def adapter_for(python: str) -> str:
             if _is_of(compiled, source):
                 return compiled
     except Exception:  # a read-only installation, a full disk: the source does as well
-        return source
-    return source
+        return ""
+    return ""
 
 
 def _is_of(compiled: str, source: str) -> bool:
