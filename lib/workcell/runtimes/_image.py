@@ -32,7 +32,7 @@ def variables() -> list[str]:
 
 def client_env(engine_env: list[str]) -> dict[str, str]:
     """Return the whole environment of a client: clean, but for what names the engine."""
-    # A client is a Go program, and short of memory that is hardly used it need not begin to collect (GOGC).
+    # GOGC: a client is a Go program, and what little memory it uses is not worth a collection while it begins.
     own = {"PATH": run.SYSTEM_PATH, "HOME": layout.home_dir(), "LC_ALL": "C.UTF-8", "GOGC": "400"}
     return own | dict(word.partition("=")[::2] for word in engine_env)
 
