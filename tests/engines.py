@@ -4,6 +4,7 @@ The image is made of this machine's own packages, so that nothing has to be fetc
 is not installed skips a test with the reason, except where WORKCELL_CI is set: there it fails.
 """
 
+import contextlib
 import ctypes
 import fcntl
 import functools
@@ -91,6 +92,20 @@ def _podman_env():
             os.unlink(archive)
             run(["podman", "image", "prune", "--force"], env)
     return env
+
+
+@contextlib.contextmanager
+def own_storage(folder):
+    """Give the variables for a podman with an empty storage, whose images a test may change while others run."""
+    env = podman_env()
+    env["CONTAINERS_STORAGE_CONF"] = os.path.join(folder, "storage.conf")
+    with open(env["CONTAINERS_STORAGE_CONF"], "w") as stream:
+        stream.write(STORAGE_CONF.format(folder))
+    try:
+        yield env
+    finally:
+        # podman keeps it mounted on itself
+        subprocess.run(["umount", os.path.join(folder, "graph/overlay")], capture_output=True)
 
 
 def _content():

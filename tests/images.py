@@ -25,9 +25,9 @@ def busybox_program():
         return program, stream.read()
 
 
-def busybox():
+def busybox(env=None):
     """Return (variables for podman, the name of an image that holds nothing but busybox)."""
-    env = engines.podman_env()
+    env = env or engines.podman_env()
     links = {f"bin/{name}": "busybox" for name in APPLETS.split()}
     return env, import_image(env, BUSYBOX, {"bin/busybox": busybox_program()[1]}, links)
 
