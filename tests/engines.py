@@ -95,17 +95,21 @@ def _podman_env():
 
 
 @contextlib.contextmanager
-def own_storage(folder):
-    """Give the variables for a podman with an empty storage, whose images a test may change while others run."""
-    env = podman_env()
+def own_storage():
+    """Give (a folder, variables for a podman with an empty storage there), whose images a test may change while others run.
+
+    Its path is short: with a long one podman's client does not notice that its container ended.
+    """
+    env, folder = podman_env(), tempfile.mkdtemp(dir=CACHE)
     env["CONTAINERS_STORAGE_CONF"] = os.path.join(folder, "storage.conf")
     with open(env["CONTAINERS_STORAGE_CONF"], "w") as stream:
         stream.write(STORAGE_CONF.format(folder))
     try:
-        yield env
+        yield folder, env
     finally:
         # podman keeps it mounted on itself
         subprocess.run(["umount", os.path.join(folder, "graph/overlay")], capture_output=True)
+        shutil.rmtree(folder)
 
 
 def _content():

@@ -549,9 +549,11 @@ class Monitor:
         try:
             self._first_fd = host.pidfd(pid) if pid > 1 else -1
         except OSError:
-            return
+            pid = 0
         if self._first_fd >= 0:
             self._poller.register(self._first_fd, select.POLLIN)
+        elif pid < 2 and self.runtime.shared:
+            self._client_due = clock.monotonic_s() + CLIENT_ENDS_S  # it was over before we looked
 
     def _first_ended(self) -> None:
         self._poller.unregister(self._first_fd)

@@ -136,6 +136,16 @@ def fake(world, text, name="podman"):
     return {"PATH": folder + ":" + world.env["PATH"]}
 
 
+def test_a_client_that_does_not_notice_the_end_does_not_hold_it_up_however_short_the_agents_life(podman):
+    real = shutil.which("podman", path=podman.world.env["PATH"])
+    podman.world.env |= fake(
+        podman.world, f'{real} "$@"\nended=$?\n[ "$1 $2" != "run --interactive" ] || exec sleep 1000\nexit $ended\n'
+    )
+    for program in (("true",), ("sleep", "0.2")):
+        session_id = podman.start("--", *program)
+        ends(podman, session_id, "exited", "0", wait_s="20")
+
+
 ANSWERS = {
     "garbage": "echo '{{{'; exit 0",
     "half an answer": 'printf \'{"Status":"exi\'; exit 0',

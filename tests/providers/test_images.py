@@ -105,7 +105,6 @@ def test_podman_is_asked_for_an_image_once_and_again_when_images_change(podman):
         stream.write(f'#!/bin/sh\n[ "$1 $2" != "image inspect" ] || echo >> {asked}\nexec {client} "$@"\n')
     os.chmod(stream.name, 0o755)
     world.env["PATH"] = f"{folder}:{world.env['PATH']}"
-    images_json = os.path.join(folder, "graph/overlay-images/images.json")
 
     def questions(image):
         """Run a session in an image; return how often the image was asked for, and what start said where it failed."""
@@ -121,8 +120,9 @@ def test_podman_is_asked_for_an_image_once_and_again_when_images_change(podman):
         os.unlink(asked)
         return count, done.stderr if done.exit_status == 2 else ""
 
-    with engines.own_storage(folder) as env:
+    with engines.own_storage() as (storage, env):
         world.env |= env
+        images_json = os.path.join(storage, "graph/overlay-images/images.json")
         _, image = images.busybox(env)
         other = image + "-other"
         assert [questions(image) for _ in range(2)] == [(1, "")] * 2, "what was just changed may have changed behind the answer"

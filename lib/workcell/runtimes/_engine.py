@@ -300,10 +300,10 @@ class Engine:
         return ["exec", "--interactive", "--user", f"{spec['uid']}:{spec['gid']}", self._name(scratch_dir, spec)]
 
     def ready(self, scratch_dir: str) -> bool:
-        """Say whether the adapter has opened its input, the last thing that it does before it is ready."""
+        """Say whether the adapter has opened its input, the last thing that it does before it is ready, be it over by now."""
         if not self.shared:
             return os.path.lexists(os.path.join(scratch_dir, READY_FILE))
-        return _local.has_reader(scratch_dir)
+        return _local.has_reader(scratch_dir) or _local.had_reader(scratch_dir)
 
     def was_started(self, scratch_dir: str) -> bool:
         """Say of a container that ended before it was seen to be ready whether the program was started in it."""
